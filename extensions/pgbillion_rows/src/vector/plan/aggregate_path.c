@@ -22,6 +22,7 @@
 #include "vector/aggregate/aggregate.h"
 #include "vector/group/distinct.h"
 #include "vector/node/custom_scan.h"
+#include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
 
@@ -221,7 +222,8 @@ static int
 passthrough_after_of(PlannerInfo *root, CustomPath *path, List *tlist, Index table)
 {
 	/* of joins the path has a relation of its own */
-	RelOptInfo *input = path->custom_paths == NIL ? find_base_rel(root, table) : path->path.parent;
+	bool		joins = path->custom_paths != NIL || ((JoinsPath *) path)->around != NIL;
+	RelOptInfo *input = joins ? path->path.parent : find_base_rel(root, table);
 	double		rows = input->rows / vector_parallel_divisor(path->path.parallel_workers);
 
 	if (!path->path.parallel_aware && !order_is_moot(tlist))
@@ -259,6 +261,7 @@ CustomScan *
 vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *custom_plans, int passthrough_after)
 {
 	CustomScan *cscan = makeNode(CustomScan);
+	JoinsPath  *paths = (JoinsPath *) best_path;
 	List	   *private = best_path->custom_private;
 	List	   *terms = list_nth(private, VECTOR_PATH_TERMS);
 	List	   *inner = copyObject(terms);
@@ -279,6 +282,17 @@ vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *
 									   makeInteger(list_length(terms)), list_nth(private, VECTOR_PATH_EXCHANGE));
 	cscan->custom_private = lappend(cscan->custom_private, makeInteger(passthrough_after));
 	cscan->custom_private = lappend(cscan->custom_private, list_copy(list_nth(private, VECTOR_PATH_LATE)));
+	if (paths->around != NIL)
+		custom_plans = list_concat(custom_plans, branch_plans(paths->around));
+#if PG_VERSION_NUM >= 180000
+
+	/*
+	 * the plan of a branch is made by a copy, and PostgreSQL goes on with the
+	 * original
+	 */
+	if (paths->subroot != NULL)
+		paths->subroot->partPruneInfos = root->partPruneInfos;
+#endif
 	if (custom_plans != NIL)
 		inner = list_concat(inner, vector_plan_joins(cscan, list_nth_node(List, private, VECTOR_PATH_JOINS), custom_plans));
 	cscan->custom_scan_tlist = lappend(copyObject(outputs), hidden_entry(inner, list_length(outputs) + 1));

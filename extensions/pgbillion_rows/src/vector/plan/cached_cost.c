@@ -64,7 +64,15 @@ bool
 vector_is_rows_of_joins(const Path *path)
 {
 	if (IsA(path, AppendPath) && ((const AppendPath *) path)->subpaths != NIL)
+	{
 		path = linitial(((const AppendPath *) path)->subpaths);
+		/* PostgreSQL's own path of a branch may have ours below, too */
+		if (IsA(path, SubqueryScanPath))
+		{
+			path = ((const SubqueryScanPath *) path)->subpath;
+			return is_ours(path, &vector_join_path_methods) && ((const JoinsPath *) path)->subroot != NULL;
+		}
+	}
 	return is_ours(path, &vector_join_path_methods);
 }
 
@@ -79,7 +87,8 @@ vector_is_filter_scan(const Path *path)
 static bool
 is_aggregated_join(const Path *path)
 {
-	return is_ours(path, &vector_aggregate_path_methods) && ((const CustomPath *) path)->custom_paths != NIL;
+	return is_ours(path, &vector_aggregate_path_methods) &&
+		(((const CustomPath *) path)->custom_paths != NIL || ((const JoinsPath *) path)->around != NIL);
 }
 
 /* What PostgreSQL says that a path costs, whether or not it is forced to be cheap: join_path.c. */

@@ -21,6 +21,7 @@
 
 #include "compat.h"
 #include "planner/planner.h"
+#include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
 #include "vector/plan/plan.h"
@@ -32,12 +33,12 @@
 
 /* Divide the columns that are needed of a table into those that other joins than the last one may look at, and others. */
 static void
-divide_columns(RelOptInfo *table, List **looked_at, List **outputs)
+divide_columns(RelOptInfo *table, List *columns, List **looked_at, List **outputs)
 {
 	ListCell   *lc;
 
 	*looked_at = *outputs = NIL;
-	foreach(lc, table->reltarget->exprs)
+	foreach(lc, columns)
 	{
 		Relids		needed = table->attr_needed[lfirst_node(Var, lc)->varattno - table->min_attr];
 
@@ -60,24 +61,31 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 	List	   *looked_at;
 	List	   *outputs;
 	List	   *late;
+	List	   *columns;
 	ListCell   *lc;
 
 	chain->column_pages = chain->pages;
 	chain->column_share = 1;
 	if (!chain->has_column_index || row <= 0)
 		return;
-	foreach(lc, chain->table->reltarget->exprs)
+
+	/*
+	 * if it is all that a subquery reads, PostgreSQL has the subquery's
+	 * columns here by now
+	 */
+	columns = pull_var_clause((Node *) chain->table->reltarget->exprs, PVC_INCLUDE_PLACEHOLDERS);
+	foreach(lc, columns)
 	{
 		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
 			return;
 	}
-	if (!OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, chain->wait,
+	if (!OidIsValid(vector_choose_column_index(root, chain->table, columns, chain->wait,
 											   &chain->column_pages, &row)))
 	{
 		/* what else needs columns of a part is with the table that it is of */
 		if (chain->table->reloptkind != RELOPT_BASEREL)
 			return;
-		divide_columns(chain->table, &looked_at, &outputs);
+		divide_columns(chain->table, columns, &looked_at, &outputs);
 		chain->late = OidIsValid(vector_choose_late_index(root, chain->table, looked_at, outputs, 0, chain->wait, &chain->column_pages,
 														  &row, &late));
 	}
@@ -86,13 +94,14 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 	chain->natts += chain->late;
 }
 
-/* A chain of a table that is read itself, without a step. */
-static JoinChain *
-begin_table(PlannerInfo *root, RelOptInfo *table)
+/* Begin a chain with a table that is read itself. It is in the current context. */
+JoinChain *
+join_chain_begin(PlannerInfo *root, RelOptInfo *table)
 {
 	JoinChain  *chain = palloc0(sizeof(JoinChain));
 	double		page_cost;
 
+	chain->root = root;
 	chain->table = chain->joined = table;
 	get_tablespace_page_costs(table->reltablespace, NULL, &page_cost);
 	chain->tuples = table->tuples;
@@ -109,9 +118,26 @@ begin_table(PlannerInfo *root, RelOptInfo *table)
 	return chain;
 }
 
-/* A chain of a table that stands for these, without a step: what it costs is what all of them do. */
-static JoinChain *
-begin_tables(PlannerInfo *root, RelOptInfo *table, List *tables)
+/* The chain of the rows of a subquery as that of a branch of a UNION ALL; is that safe for workers? */
+JoinChain *
+join_chain_of_branch(const JoinChain *chain, RelOptInfo *branch, bool safe)
+{
+	JoinChain  *result = palloc(sizeof(JoinChain));
+
+	Assert(chain->ntables == 0);
+	*result = *chain;
+	result->branch = branch;
+	result->serial = !safe;
+
+	return result;
+}
+
+/*
+ * Begin a chain with a table that stands for several, which are these chains:
+ * what it costs is what all of them do. Those of branches may have joins already.
+ */
+JoinChain *
+join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 {
 	JoinChain  *chain = palloc0(sizeof(JoinChain));
 	Cost		terms = 0;
@@ -120,38 +146,37 @@ begin_tables(PlannerInfo *root, RelOptInfo *table, List *tables)
 	Cost		column_rows = 0;
 	ListCell   *lc;
 
+	chain->root = root;
 	chain->table = chain->joined = table;
-	chain->ntables = list_length(tables);
+	chain->parts = parts;
+	chain->ntables = list_length(parts);
 	chain->row = vector_read_cost();
 	chain->share = 1;
-	foreach(lc, tables)
+	foreach(lc, parts)
 	{
-		JoinChain  *part = begin_table(root, lfirst(lc));
+		const JoinChain *part = lfirst(lc);
+		Cost		part_terms = part->terms * part->share + JOIN_KEY_TEST_COST * part->tests;
 
-		chain->parts = lappend(chain->parts, part);
+		chain->has_branches |= part->branch != NULL;
+		chain->serial |= part->serial;
+		chain->own += part->own + STARTUP_COST * part->nsteps;
+		chain->shared += part->shared;
 		chain->tuples += part->tuples;
 		chain->npages += part->npages;
 		chain->pages += part->pages;
 		chain->column_pages += part->column_pages;
 		chain->has_column_index |= part->has_column_index;
 		chain->natts = Max(chain->natts, part->natts);
-		terms += part->terms * part->tuples;
+		terms += part_terms * part->tuples;
 		wait += part->wait * part->tuples;
-		rows += (part->row + part->terms + part->wait) * part->tuples;
-		column_rows += (part->row + part->terms + part->wait) * part->tuples * part->column_share;
+		rows += (part->row + part_terms + part->wait) * part->tuples;
+		column_rows += (part->row + part_terms + part->wait) * part->tuples * part->column_share;
 	}
 	chain->terms = terms / Max(chain->tuples, 1);
 	chain->wait = wait / Max(chain->tuples, 1);
 	chain->column_share = rows > 0 ? column_rows / rows : 1;
 
 	return chain;
-}
-
-/* Begin a chain with a table; `tables` are those that it stands for, or NIL. It is in the current context. */
-JoinChain *
-join_chain_begin(PlannerInfo *root, RelOptInfo *table, List *tables)
-{
-	return tables == NIL ? begin_table(root, table) : begin_tables(root, table, tables);
 }
 
 /* ---- steps ---- */
@@ -206,29 +231,68 @@ join_chain_steps(const JoinChain *chain)
 
 /* ---- several tables ---- */
 
+/* The inner sides of a part that are those of the query around it. */
+static List *
+inners_around(const JoinChain *part)
+{
+	List	   *inners = NIL;
+	ListCell   *lc;
+
+	foreach(lc, join_chain_steps(part))
+	{
+		const JoinStep *step = lfirst(lc);
+
+		if (step->around != NULL)
+			inners = lappend(inners, step->around);
+	}
+	return inners;
+}
+
+/* What a part is to the query around. */
+static RelOptInfo *
+rel_of_part(const JoinChain *part)
+{
+	return part->branch != NULL ? part->branch : part->table;
+}
+
 /* Expressions over the table that a chain begins with, said in columns of one of those that it stands for. */
 static List *
-exprs_of_part(PlannerInfo *root, List *exprs, RelOptInfo *part, RelOptInfo *table)
+exprs_of_part(PlannerInfo *root, List *exprs, const JoinChain *part, List *inners, RelOptInfo *table)
 {
-	return (List *) adjust_appendrel_attrs_to_child(root, (Node *) exprs, part, table);
+	exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) exprs, rel_of_part(part), table);
+	return part->branch != NULL ? branch_exprs(part->branch, inners, exprs) : exprs;
+}
+
+/* The same of a target. */
+PathTarget *
+join_chain_part_target(PlannerInfo *root, const JoinChain *part, RelOptInfo *table, PathTarget *target)
+{
+	target = planner_leaf_target(root, target, rel_of_part(part), table);
+	return part->branch != NULL ? branch_target(part->branch, inners_around(part), target) : target;
 }
 
 /* A step in terms of one of the tables that the chain's stands for, which has that share of the rows. */
 static JoinStep *
-step_of_part(PlannerInfo *root, const JoinStep *step, RelOptInfo *part, RelOptInfo *table, double share)
+step_of_part(PlannerInfo *root, const JoinStep *step, const JoinChain *part, RelOptInfo *table, double share)
 {
 	JoinStep   *result = palloc(sizeof(JoinStep));
+	List	   *inners = NIL;
 
 	*result = *step;
+	if (part->branch != NULL)
+	{
+		result->around = branch_add_inner(root, part->branch, step->inner);
+		inners = lappend(inners_around(part), result->around);
+	}
 
 	/*
 	 * not all processes come to each of the tables, as they would have to in
 	 * order to run an inner side together
 	 */
 	result->partial = NULL;
-	result->clauses = exprs_of_part(root, step->clauses, part, table);
-	result->quals = exprs_of_part(root, step->quals, part, table);
-	result->others = exprs_of_part(root, step->others, part, table);
+	result->clauses = exprs_of_part(root, step->clauses, part, inners, table);
+	result->quals = exprs_of_part(root, step->quals, part, inners, table);
+	result->others = exprs_of_part(root, step->others, part, inners, table);
 	result->inner_cost += JOIN_NODE_COST * step->nodes;
 	result->probe *= share;
 	result->pairs *= share;
@@ -236,16 +300,29 @@ step_of_part(PlannerInfo *root, const JoinStep *step, RelOptInfo *part, RelOptIn
 	return result;
 }
 
-/* What a chain gives of one of the tables that its own stands for, as a relation that has no paths. */
+/* The relations of a part's chain, which is prolonged by a step. */
+static Relids
+relids_of_part(RelOptInfo *joined, const JoinChain *part, const JoinStep *step, RelOptInfo *table)
+{
+	if (part->branch != NULL)
+		return bms_add_member(bms_copy(part->joined->relids), step->around->relid);
+	return bms_add_members(bms_difference(joined->relids, table->relids), part->table->relids);
+}
+
+/*
+ * What a chain gives of one of the tables that its own stands for, as a relation
+ * that has no paths; of the part, prolonged by a step.
+ */
 static RelOptInfo *
-joined_of_part(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *part, RelOptInfo *table, double share)
+joined_of_part(PlannerInfo *root, RelOptInfo *joined, const JoinChain *part, const JoinChain *longer, RelOptInfo *table,
+			   double share)
 {
 	RelOptInfo *result = makeNode(RelOptInfo);
 
 	memcpy(result, joined, sizeof(RelOptInfo));
-	result->relids = bms_add_members(bms_difference(joined->relids, table->relids), part->relids);
+	result->relids = relids_of_part(joined, part, longer->step, table);
 	result->rows = clamp_row_est(joined->rows * share);
-	result->reltarget = planner_leaf_target(root, joined->reltarget, part, table);
+	result->reltarget = join_chain_part_target(root, longer, table, joined->reltarget);
 	result->pathlist = result->partial_pathlist = NIL;
 	result->cheapest_total_path = result->cheapest_startup_path = NULL;
 
@@ -267,15 +344,16 @@ join_chain_parts(PlannerInfo *root, JoinChain *chain)
 		return chain->parts;
 	shorter = join_chain_parts(root, chain->previous);
 	foreach(lc, shorter)
-		rows += ((JoinChain *) lfirst(lc))->table->rows;
+		rows += rel_of_part(lfirst(lc))->rows;
 	foreach(lc, shorter)
 	{
 		JoinChain  *part = lfirst(lc);
-		double		share = part->table->rows / Max(rows, 1);
-		RelOptInfo *joined = joined_of_part(root, chain->joined, part->table, chain->table, share);
-		JoinStep   *step = step_of_part(root, chain->step, part->table, chain->table, share);
+		double		share = rel_of_part(part)->rows / Max(rows, 1);
+		JoinStep   *step = step_of_part(root, chain->step, part, chain->table, share);
+		JoinChain  *longer = join_chain_make_longer(part, NULL, step);
 
-		chain->parts = lappend(chain->parts, join_chain_make_longer(part, joined, step));
+		longer->joined = joined_of_part(root, chain->joined, part, longer, chain->table, share);
+		chain->parts = lappend(chain->parts, longer);
 	}
 	return chain->parts;
 }

@@ -24,12 +24,17 @@
  */
 struct JoinChain
 {
+	PlannerInfo *root;			/* of the query that the table is one of */
 	RelOptInfo *table;
+	RelOptInfo *branch;			/* of a UNION ALL, if the table is one of its
+								 * subquery, or NULL */
 	RelOptInfo *joined;
 	struct JoinChain *previous; /* NULL: of the table alone */
 	JoinStep   *step;			/* the last one */
 	int			nsteps;
 	int			ntables;		/* 0: the table itself is read */
+	bool		has_branches;	/* are some of them in subqueries? */
+	bool		serial;			/* these are not for workers */
 	List	   *parts;			/* chains of the tables that it stands for, as
 								 * far as they have been made */
 	int			natts;			/* of the table and all inner sides */
@@ -54,11 +59,14 @@ struct JoinChain
 	Cost		shared;			/* of rows that are joined */
 };
 
-extern JoinChain *join_chain_begin(PlannerInfo *root, RelOptInfo *table, List *tables);
+extern JoinChain *join_chain_begin(PlannerInfo *root, RelOptInfo *table);
+extern JoinChain *join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts);
+extern JoinChain *join_chain_of_branch(const JoinChain *chain, RelOptInfo *branch, bool safe);
 extern bool join_chain_try_longer(const JoinChain *chain, const JoinStep *step, JoinChain *longer);
 extern JoinChain *join_chain_make_longer(JoinChain *chain, RelOptInfo *joined, JoinStep *step);
 extern List *join_chain_steps(const JoinChain *chain);
 extern List *join_chain_parts(PlannerInfo *root, JoinChain *chain);
+extern PathTarget *join_chain_part_target(PlannerInfo *root, const JoinChain *part, RelOptInfo *table, PathTarget *target);
 extern void join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row);
 extern Cost join_chain_joins_cost(const JoinChain *chain, double divisor);
 extern double join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined);

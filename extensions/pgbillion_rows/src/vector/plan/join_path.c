@@ -30,6 +30,7 @@
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
 #include "vector/node/custom_scan.h"
+#include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
@@ -131,6 +132,23 @@ join_chain_tables(PlannerInfo *root, JoinChain *chain)
 	return tables;
 }
 
+/* Why what is asked for cannot be computed of one of the tables that a chain reads, or NULL. */
+const char *
+join_chain_target_refusal(PlannerInfo *root, JoinChain *chain, PathTarget *target)
+{
+	ListCell   *lc;
+
+	foreach(lc, join_chain_parts(root, chain))
+	{
+		/* a UNION ALL may compute what is a column of it */
+		const char *reason = vector_target_refusal(join_chain_part_target(root, lfirst(lc), chain->table, target));
+
+		if (reason != NULL)
+			return reason;
+	}
+	return NULL;
+}
+
 /* ---- the path ---- */
 
 /*
@@ -186,7 +204,12 @@ choose_index(PlannerInfo *root, JoinChain *chain, PathTarget *target, Cost *page
 		return result;
 	exprs = exprs_of_joins(chain);
 	result.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), chain->wait, pages, row);
-	if (!OidIsValid(result.index))
+
+	/*
+	 * without joins, a branch of a UNION ALL has no rows for which columns
+	 * could be fetched
+	 */
+	if (!OidIsValid(result.index) && chain->nsteps > 0)
 		result.index = vector_choose_late_index(root, chain->table, exprs, target->exprs,
 												join_chain_rows_fetched(root, chain->table, chain->joined),
 												chain->wait, pages, row, &result.late);
@@ -311,7 +334,12 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		Assert(!step->reversed || (parallel_workers == 0 && chain->table->reloptkind == RELOPT_BASEREL));
 		if (foreach_current_index(lc) == last)
 			others = list_concat_copy(others, list_copy_tail(terms, plain));
-		path->custom_paths = lappend(path->custom_paths, inner);
+		/* those of the query around come last */
+		Assert(step->around != NULL || result->around == NIL);
+		if (step->around != NULL)
+			result->around = lappend(result->around, step->around);
+		else
+			path->custom_paths = lappend(path->custom_paths, inner);
 		joins = lappend(joins, list_make4(list_make4_int(step->type, inner == step->partial, step->reversed, cost), step->clauses,
 										  step->quals, others));
 #if PG_VERSION_NUM >= 180000
@@ -323,11 +351,19 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	return result;
 }
 
+/* A path of one of the tables that a chain's stands for, as the query around has it. */
+static Path *
+path_of_part(const JoinChain *part, Path *path)
+{
+	return part->branch != NULL ? branch_path(part->branch, path) : path;
+}
+
 /* The path of one table's scan with joins, which aggregates their rows, as vector_join_paths() has it. */
 static Path *
-aggregated_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, const Rival *rival, PathTarget *target,
+aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, PathTarget *target,
 				double groups, int parallel_workers, bool safe)
 {
+	PlannerInfo *root = chain->root;
 	double		divisor = vector_parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
 	ChainIndex	index;
@@ -376,9 +412,9 @@ vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathT
 	{
 		JoinChain  *one = lfirst(lc);
 
-		paths = lappend(paths, aggregated_path(root, parent, one, &rival,
-											   planner_leaf_target(root, target, one->table, chain->table),
-											   groups, parallel_workers, safe));
+		PathTarget *own = chain->ntables == 0 ? target : join_chain_part_target(root, one, chain->table, target);
+
+		paths = lappend(paths, path_of_part(one, aggregated_path(parent, one, &rival, own, groups, parallel_workers, safe)));
 	}
 	return paths;
 }
@@ -486,8 +522,9 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Cost *taken)
 
 /* Make the path of the rows of one table's chain, each unit of whose time has that price. */
 static Path *
-table_rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, double price)
+table_rows_path(JoinChain *chain, bool safe, int workers, double price)
 {
+	PlannerInfo *root = chain->root;
 	RelOptInfo *joined = chain->joined;
 	double		divisor = vector_parallel_divisor(workers);
 	ChainIndex	index;
@@ -508,7 +545,7 @@ table_rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, dou
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->methods = &vector_join_path_methods;
 
-	return &path->path;
+	return path_of_part(chain, &path->path);
 }
 
 /* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
@@ -522,9 +559,9 @@ rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Cost plan
 	ListCell   *lc;
 
 	if (chain->ntables == 0)
-		return table_rows_path(root, chain, safe, workers, price);
+		return table_rows_path(chain, safe, workers, price);
 	foreach(lc, join_chain_parts(root, chain))
-		paths = lappend(paths, table_rows_path(root, lfirst(lc), safe, workers, price));
+		paths = lappend(paths, table_rows_path(lfirst(lc), safe, workers, price));
 	result = workers > 0 ? planner_partial_append_path(root, joined, joined->reltarget, paths, workers) :
 		planner_append_path(root, joined, joined->reltarget, paths);
 	result->total_cost = planned;

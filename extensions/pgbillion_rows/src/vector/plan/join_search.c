@@ -23,6 +23,7 @@
 
 #include <math.h>
 
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/geqo.h"
 #include "optimizer/optimizer.h"
@@ -34,6 +35,7 @@
 #include "compat.h"
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
+#include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
 #include "vector/plan/join_search.h"
@@ -241,7 +243,7 @@ join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 	reason = vector_table_refusal(root, path->parent);
 	if (reason != NULL)
 		return reason;
-	chain = join_chain_begin(root, path->parent, NIL);
+	chain = join_chain_begin(root, path->parent);
 	foreach(lc, steps)
 	{
 		JoinChain	longer;
@@ -374,38 +376,81 @@ stands_for_others(PlannerInfo *root, RelOptInfo *rel)
 	return rel->reloptkind == RELOPT_BASEREL && planner_rt_fetch(rel->relid, root)->inh;
 }
 
-/* Can a table below another one be scanned by us, also for what the other's columns are in it? */
-static bool
-is_part_for_us(PlannerInfo *root, RelOptInfo *part)
+/* Why a table below another one cannot be scanned by us, also for what the other's columns are in it; or NULL. */
+static const char *
+part_refusal(PlannerInfo *root, RelOptInfo *part)
 {
+	const char *reason = vector_table_refusal(root, part);
 	ListCell   *lc;
 
-	if (vector_table_refusal(root, part) != NULL)
-		return false;
 	foreach(lc, part->reltarget->exprs)
 	{
-		if (vector_expression_refusal(lfirst(lc)) != NULL)
-			return false;
+		if (reason == NULL)
+			reason = vector_expression_refusal(lfirst(lc));
 	}
-	return true;
+	return reason;
 }
 
-/* The tables that a table stands for; NIL if they are not for us. */
+/* The chain of a branch of a UNION ALL that is a subquery, or NULL and the reason. */
+static JoinChain *
+chain_of_branch(PlannerInfo *root, RelOptInfo *table, RelOptInfo *branch, const char **reason)
+{
+	PlannerInfo *subroot = branch->subroot;
+	RelOptInfo *input;
+	JoinChain  *chain = NULL;
+
+	*reason = branch_refusal(root, table, branch);
+	if (*reason != NULL)
+		return NULL;
+	input = branch_input(branch);
+	*reason = "a subquery that reads no table or join";
+	if (input == NULL || IS_DUMMY_REL(input))
+		return NULL;
+	if (is_table(subroot, input))
+	{
+		*reason = vector_table_refusal(subroot, input);
+		if (*reason == NULL)
+			chain = join_chain_begin(subroot, input);
+	}
+	else if (input->reloptkind == RELOPT_JOINREL)
+	{
+		*reason = "a subquery whose joins are none along a table";
+		chain = join_chain_of_search(subroot, input, input->consider_parallel);
+	}
+	return chain == NULL || chain->ntables > 0 ? NULL : join_chain_of_branch(chain, branch, input->consider_parallel);
+}
+
+/* The chain of one of the tables that a table stands for, or NULL and the reason. */
+static JoinChain *
+chain_of_part(PlannerInfo *root, RelOptInfo *table, RelOptInfo *part, const char **reason)
+{
+	if (part->rtekind == RTE_SUBQUERY)
+		return chain_of_branch(root, table, part, reason);
+	*reason = part_refusal(root, part);
+	return *reason == NULL ? join_chain_begin(root, part) : NULL;
+}
+
+/* The chains of the tables that a table stands for; NIL if they are not for us. */
 static List *
 parts_for_us(PlannerInfo *root, RelOptInfo *table)
 {
-	List	   *parts;
+	List	   *tables;
+	List	   *parts = NIL;
 	ListCell   *lc;
 
 	if (planner_prunes_at_run_time(root, table))
 		return NIL;
-	parts = planner_leaf_tables(root, table);
-	if (list_length(parts) > MOST_PARTS)
+	tables = planner_leaf_tables(root, table);
+	if (list_length(tables) > MOST_PARTS)
 		return NIL;
-	foreach(lc, parts)
+	foreach(lc, tables)
 	{
-		if (!is_part_for_us(root, lfirst(lc)))
+		const char *reason;
+		JoinChain  *part = chain_of_part(root, table, lfirst(lc), &reason);
+
+		if (part == NULL)
 			return NIL;
+		parts = lappend(parts, part);
 	}
 	return parts;
 }
@@ -417,9 +462,9 @@ chain_of_table(PlannerInfo *root, RelOptInfo *table)
 	List	   *parts;
 
 	if (is_table(root, table))
-		return vector_table_refusal(root, table) == NULL ? join_chain_begin(root, table, NIL) : NULL;
+		return vector_table_refusal(root, table) == NULL ? join_chain_begin(root, table) : NULL;
 	parts = parts_for_us(root, table);
-	return parts != NIL ? join_chain_begin(root, table, parts) : NULL;
+	return parts != NIL ? join_chain_begin_parts(root, table, parts) : NULL;
 }
 
 /* What is known of a relation, of which a table alone is found out now; or NULL. */
@@ -432,8 +477,72 @@ recall(PlannerInfo *root, RelOptInfo *rel)
 	{
 		memory = make_memory(root, rel);
 		memory->chains[0] = memory->chains[1] = chain_of_table(root, rel);
+		if (memory->chains[1] != NULL && memory->chains[1]->serial)
+			memory->chains[1] = NULL;
 	}
 	return memory;
+}
+
+/*
+ * The chain of those branches of a UNION ALL that are for us, of which some are
+ * subqueries, and the *others (List of RelOptInfo); or NULL, and the reason if
+ * branches are subqueries.
+ */
+static JoinChain *
+chain_of_some(PlannerInfo *root, RelOptInfo *table, List **others, const char **reason)
+{
+	List	   *tables = planner_leaf_tables(root, table);
+	List	   *parts = NIL;
+	bool		found = false;
+	ListCell   *lc;
+
+	*reason = NULL;
+	*others = NIL;
+	foreach(lc, tables)
+		found |= ((RelOptInfo *) lfirst(lc))->rtekind == RTE_SUBQUERY;
+	if (!found)
+		return NULL;
+	if (list_length(tables) > MOST_PARTS)
+	{
+		*reason = "a UNION ALL of very many branches";
+		return NULL;
+	}
+	foreach(lc, tables)
+	{
+		const char *refusal;
+		JoinChain  *part = chain_of_part(root, table, lfirst(lc), &refusal);
+
+		if (part != NULL)
+			parts = lappend(parts, part);
+		else
+		{
+			*others = lappend(*others, lfirst(lc));
+			*reason = refusal;
+		}
+	}
+	return parts != NIL ? join_chain_begin_parts(root, table, parts) : NULL;
+}
+
+/*
+ * The chains of the branches of a UNION ALL, of which some are subqueries, without
+ * joins of the query around: one of any process, and one for workers, or NULL.
+ * Without any, the reason, if there are such branches. The *others are left to
+ * PostgreSQL.
+ */
+JoinChain *
+join_chain_of_branches(PlannerInfo *root, RelOptInfo *table, JoinChain **safe, List **others, const char **reason)
+{
+	Memory	   *memory;
+	JoinChain  *chain = chain_of_some(root, table, others, reason);
+
+	*safe = NULL;
+	if (chain == NULL || *others != NIL)
+		return chain;
+	/* what PostgreSQL has for the same rows is remembered with this one */
+	memory = recall(root, table);
+	*safe = memory->chains[1];
+
+	return memory->chains[0];
 }
 
 /*
@@ -524,6 +633,22 @@ is_worth_search(PlannerInfo *root)
 	return cost >= JOIN_SEARCH_COST * tables * exp2(Min(tables, levels));
 }
 
+/* The pages of a statement's tables, also those of the branches of a UNION ALL. */
+static double
+pages_read(PlannerInfo *root)
+{
+	double		pages = root->total_table_pages;
+
+	for (int i = 1; i < root->simple_rel_array_size; i++)
+	{
+		RelOptInfo *rel = root->simple_rel_array[i];
+
+		if (rel != NULL && rel->reloptkind == RELOPT_OTHER_MEMBER_REL && rel->rtekind == RTE_SUBQUERY && rel->subroot != NULL)
+			pages += rel->subroot->total_table_pages;
+	}
+	return pages;
+}
+
 /*
  * Why a statement is not for us, or NULL. What it does with the rows of joins
  * must not need those of the tables, as locks and rechecks of updated rows do.
@@ -537,7 +662,7 @@ statement_refusal(PlannerInfo *root)
 		return "rows are changed or locked";
 	if (vector_join == PLAN_FORCE)
 		return NULL;
-	if (root->total_table_pages < LEAST_PAGES)
+	if (pages_read(root) < LEAST_PAGES)
 		return "the tables are small";
 	if (is_about_few_rows(root))
 		return "an index gives the few rows that are read of a table";
@@ -594,12 +719,38 @@ least_cost(double tuples)
 }
 
 /*
+ * Can a join be said in columns of subqueries? It has no subqueries of its own,
+ * and what was evaluated before in the query around is known there.
+ */
+static bool
+is_for_branches(PlannerInfo *root, const JoinChain *chain, const Joining *join)
+{
+	ListCell   *lc;
+
+	foreach(lc, join->conditions)
+	{
+		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+
+		if (contain_subplans(clause))
+			return false;
+	}
+	foreach(lc, planner_leaf_tables(root, chain->table))
+	{
+		if (((RelOptInfo *) lfirst(lc))->rtekind == RTE_SUBQUERY && !branch_knows_params(root, lfirst(lc)))
+			return false;
+	}
+	return true;
+}
+
+/*
  * Can what a chain's table stands for be joined with an inner side, table by
  * table? Tells the join of it.
  */
 static bool
-is_for_parts(const JoinChain *chain, const InnerSide *side, Joining *join)
+is_for_parts(PlannerInfo *root, const JoinChain *chain, const InnerSide *side, Joining *join)
 {
+	if (chain->has_branches && !is_for_branches(root, chain, join))
+		return false;
 	join->ntables = chain->ntables;
 	join->inner_nodes = chain->ntables > 0 ? join_step_repeatable_nodes(side->path) : 0;
 
@@ -655,7 +806,7 @@ look_along(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *along, RelOptInfo 
 		if (join->reversed && (safe || chain->ntables > 0))
 			continue;
 		side = join_step_inner_of_relation(root, other, safe);
-		if (side == NULL || !is_for_parts(chain, side, join) ||
+		if (side == NULL || !is_for_parts(root, chain, side, join) ||
 			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(root, chain, NULL) : 0) +
 						  side->path->total_cost))
 			continue;

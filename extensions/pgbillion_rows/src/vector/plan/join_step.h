@@ -55,6 +55,9 @@ typedef struct JoinStep
 	Path	   *inner;
 	Path	   *partial;		/* gives each process a part of its rows, or
 								 * NULL */
+	struct OuterInner *around;	/* if the table is one of a UNION ALL's
+								 * branches, and the inner side one of the
+								 * query around it */
 	List	   *clauses;		/* hashable, the inner side on the right */
 	List	   *quals;
 	List	   *others;

@@ -13,6 +13,7 @@
  *	likely_rows.c		how many rows there likely are
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan
  *	columns_path.c	which columnar index such a scan reads
+ *	branch.c		branches of a UNION ALL that are subqueries
  *	join_step.c		one join along a table
  *	join_chain.c	several along a table, and what they cost
  *	join_search.c	which of them there can be
@@ -127,6 +128,9 @@ extern JoinChain *join_chain_find(PlannerInfo *root, RelOptInfo *joined, bool sa
 extern bool join_chain_is_of_parts(const JoinChain *chain);
 extern RelOptInfo *join_chain_table(JoinChain *chain);
 extern List *join_chain_tables(PlannerInfo *root, JoinChain *chain);
+extern const char *join_chain_target_refusal(PlannerInfo *root, JoinChain *chain, PathTarget *target);
+extern JoinChain *join_chain_of_branches(PlannerInfo *root, RelOptInfo *table, JoinChain **safe, List **others,
+										 const char **reason);
 extern List *vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 							   double groups, int parallel_workers, bool safe);
 extern void vector_join_path_init(void);
@@ -155,6 +159,9 @@ typedef struct JoinsPath
 	Cost		taken;			/* cached_path_cost(), when it was made */
 	Cost		planned;		/* total_cost, when it was made */
 	bool		has_subqueries; /* in its conditions */
+	PlannerInfo *subroot;		/* if it is of a branch of a UNION ALL: that
+								 * of the branch, and */
+	List	   *around;			/* inner sides of the query around: branch.h */
 } JoinsPath;
 
 /* join_plan.c */

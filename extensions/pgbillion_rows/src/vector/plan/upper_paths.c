@@ -73,6 +73,8 @@ typedef struct Request
 	bool		inherited;
 	List	   *tables;			/* to be read by us */
 	List	   *foreign;		/* paths for the states of others */
+	List	   *others;			/* branches of a UNION ALL that PostgreSQL
+								 * aggregates */
 	List	   *keys;
 	double		groups;
 	double		most;			/* as many as there may be, where that is a
@@ -212,7 +214,23 @@ find_chain(PlannerInfo *root, Request *request)
 	chain = request->worker_chain != NULL ? request->worker_chain : request->chain;
 	request->tables = join_chain_tables(root, chain);
 
-	return request->inherited ? parts_refusal(root, request->target, request->tables, join_chain_table(chain)) : NULL;
+	return join_chain_target_refusal(root, chain, request->target);
+}
+
+/*
+ * Find the branches of a UNION ALL, of which some are subqueries, or say why there
+ * are none for us; false if there is no subquery among them.
+ */
+static bool
+find_branches(PlannerInfo *root, Request *request, const char **reason)
+{
+	request->chain = join_chain_of_branches(root, request->input, &request->worker_chain, &request->others, reason);
+	if (request->chain == NULL)
+		return *reason != NULL;
+	request->tables = join_chain_tables(root, request->chain);
+	*reason = join_chain_target_refusal(root, request->chain, request->target);
+
+	return true;
 }
 
 /* Find the tables to be read, or say why they cannot be. */
@@ -232,6 +250,8 @@ find_tables(PlannerInfo *root, Request *request)
 	}
 	if (planner_prunes_at_run_time(root, request->input))
 		return "parameters that prune partitions when the query runs";
+	if (find_branches(root, request, &reason))
+		return reason;
 	if (!split_leaves(root, request->input, request->target, request->split == AGGSPLIT_SIMPLE,
 					  &request->tables, &request->foreign, &reason))
 		return reason;
@@ -278,7 +298,7 @@ can_exchange(PathTarget *target, double groups)
 static bool
 is_forced(const Request *request)
 {
-	return (request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
+	return (request->input->reloptkind == RELOPT_JOINREL ? vector_join : vector_aggregate) == PLAN_FORCE;
 }
 
 /* Estimate the groups, and say why that are too many, if they are. */
@@ -417,6 +437,67 @@ scan_paths(PlannerInfo *root, Request *request, double groups, int workers)
 		first->total_cost += WORKER_SETUP_FACTOR * parallel_setup_cost;
 	}
 	return paths;
+}
+
+/* What PostgreSQL's partial aggregation needs: the keys by their marks, and columns. */
+static PathTarget *
+needed_for_states(PlannerInfo *root, PathTarget *target)
+{
+	PathTarget *result = create_empty_pathtarget();
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			add_column_to_pathtarget(result, lfirst(lc), get_pathtarget_sortgroupref(target, foreach_current_index(lc)));
+	}
+	add_new_columns_to_pathtarget(result, pull_var_clause((Node *) target->exprs, PVC_RECURSE_AGGREGATES |
+														  PVC_RECURSE_WINDOWFUNCS | PVC_INCLUDE_PLACEHOLDERS));
+	return set_pathtarget_cost_width(root, result);
+}
+
+/* PostgreSQL's path for the states of a branch of a UNION ALL. */
+static Path *
+core_states(PlannerInfo *root, Request *request, RelOptInfo *branch, const AggClauseCosts *costs)
+{
+	PathTarget *target = planner_leaf_target(root, request->target, branch, request->input);
+	Path	   *path = (Path *) create_projection_path(root, branch, branch->cheapest_total_path,
+													   needed_for_states(root, target));
+
+	return (Path *) create_agg_path(root, request->partial_rel, path, target,
+									request->clause != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_INITIAL_SERIAL,
+									request->clause, NIL, costs, Min(request->groups, Max(path->rows, 1)));
+}
+
+/*
+ * Paths of ours for the states of branches of a UNION ALL, with PostgreSQL's for
+ * those that we do not aggregate, in the order of the branches: of equal values
+ * the first one is shown.
+ */
+static List *
+with_others(PlannerInfo *root, Request *request, List *paths)
+{
+	List	   *result = NIL;
+	AggClauseCosts costs = {0};
+	ListCell   *next = list_head(paths);
+	ListCell   *lc;
+
+	if (request->others == NIL)
+		return paths;
+	if (root->parse->hasAggs)
+		get_agg_clause_costs(root, AGGSPLIT_INITIAL_SERIAL, &costs);
+	foreach(lc, planner_leaf_tables(root, request->input))
+	{
+		if (list_member_ptr(request->others, lfirst(lc)))
+			result = lappend(result, core_states(root, request, lfirst(lc), &costs));
+		else
+		{
+			result = lappend(result, lfirst(next));
+			next = lnext(paths, next);
+		}
+	}
+	Assert(next == NULL);
+	return result;
 }
 
 /* How many workers are worth while; 0 if there can be none. */
@@ -563,7 +644,8 @@ add_shared_distinct(PlannerInfo *root, Request *request, int workers)
 static bool
 adds_in_other_order(Request *request)
 {
-	return request->foreign == NIL && list_length(request->tables) > 1 && adds_floats(request->target);
+	return request->foreign == NIL && list_length(request->tables) + list_length(request->others) > 1 &&
+		adds_floats(request->target);
 }
 
 /* Offer our paths, or say why not. */
@@ -596,7 +678,9 @@ offer(PlannerInfo *root, Request *request)
 	}
 	else if (!adds_in_other_order(request))
 	{
-		List	   *paths = list_concat_copy(request->foreign, scan_paths(root, request, request->most, 0));
+		List	   *paths = list_concat_copy(request->foreign,
+											 with_others(root, request, scan_paths(root, request, request->most, 0)));
+
 
 		add_final(request, finalize_path(root, request,
 										 planner_append_path(root, partial_rel, request->target, paths)));
