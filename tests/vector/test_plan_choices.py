@@ -462,6 +462,38 @@ def test_aggregates_over_joins_are_measured_by_postgresql_s_own_path(conn: Conne
     assert ours < 0.25 * cost("Hash Join")
 
 
+def test_subqueries_are_estimated_by_what_their_plans_take(conn: Connection) -> None:
+    conn.execute(
+        "CREATE TABLE facts AS SELECT i % 2000 AS k, i % 3000 AS day FROM generate_series(1, 60000) i;"
+        " CREATE INDEX ON facts (k); CREATE TABLE days AS SELECT i AS day, i % 7 AS w FROM generate_series(0, 2999) i;"
+        " ALTER TABLE days ADD PRIMARY KEY (day);"
+        " CREATE TABLE asked AS SELECT i AS id, i % 2000 AS found, i AS missing, 1 AS same FROM generate_series(1, 20000) i;"
+        " ALTER TABLE asked ADD PRIMARY KEY (id); ANALYZE facts, days, asked"
+    )
+    # the second condition forbids to hash it
+    exists = "EXISTS (SELECT FROM facts f JOIN days d USING (day) WHERE f.k = a.{} AND f.day > a.same - 9 AND d.w = 3)"
+
+    def takes(key: str, rows: int) -> float:
+        return milliseconds(conn, f"SELECT * FROM asked a WHERE id <= {rows} AND ({exists.format(key)} OR id < 0)")
+
+    conn.execute("SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off")
+    # PostgreSQL's cost of a call, which counts pages, would be several times as much
+    assert takes("found", 100) < 8
+    # most keys have no row
+    assert takes("missing", 100) < takes("found", 100) / 2
+    # what is remembered is not executed again
+    assert takes("same", 300) < takes("found", 300) / 2
+    # all rows wait for a hash table
+    conn.execute("RESET enable_hashjoin")
+    plain = "SELECT * FROM asked WHERE {} OR id < 0"
+    hashed = milliseconds(conn, "SELECT f.k FROM facts f JOIN days d USING (day) WHERE d.w = 9")
+    assert (
+        milliseconds(conn, plain.format("found IN (SELECT f.k FROM facts f JOIN days d USING (day) WHERE d.w = 9)"))
+        > hashed
+    )
+    assert milliseconds(conn, plain.format("found IN (5)")) < hashed
+
+
 def test_exists_ends_with_the_first_of_joined_rows(conn: Connection) -> None:
     """PostgreSQL's loop then looks up one row of each table, not all that belong together."""
     conn.execute(

@@ -8,6 +8,15 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_statistic.h"
+#include "parser/parsetree.h"
+#include "utils/selfuncs.h"
+#include "utils/syscache.h"
+
+#include "planner/arithmetic.h"
 #include "planner/known_rows.h"
 #include "planner/planner_memo.h"
 
@@ -150,6 +159,114 @@ known_rows_look_up_factor(PlannerInfo *root, IndexPath *path)
 			factor = Min(factor, one->factor);
 	}
 	return factor;
+}
+
+/* The number of different values of an expression, or 0 if it is not known. */
+static double
+different_values(PlannerInfo *root, Node *expression)
+{
+	VariableStatData variable;
+	bool		is_default;
+	double		result;
+
+	examine_variable(root, expression, 0, &variable);
+	result = get_variable_numdistinct(&variable, &is_default);
+	ReleaseVariableStats(variable);
+	return is_default ? 0 : result;
+}
+
+/*
+ * The number of different values of a column of an outer query's table, or 0 if
+ * it is not known. While its subqueries are planned, that query has no
+ * RelOptInfo of the table.
+ */
+static double
+different_outer_values(PlannerInfo *outer, const Var *var)
+{
+	const RangeTblEntry *rte = planner_rt_fetch(var->varno, outer);
+	HeapTuple	table;
+	HeapTuple	column;
+	double		result = 0;
+
+	if (rte->rtekind != RTE_RELATION)
+		return 0;
+	table = SearchSysCache1(RELOID, ObjectIdGetDatum(rte->relid));
+	if (!HeapTupleIsValid(table))
+		return 0;
+	column = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(rte->relid), Int16GetDatum(var->varattno),
+							 BoolGetDatum(rte->inh && has_subclass(rte->relid)));
+	if (HeapTupleIsValid(column))
+	{
+		result = ((Form_pg_statistic) GETSTRUCT(column))->stadistinct;
+		/* a share of the rows */
+		if (result < 0)
+			result *= -((Form_pg_class) GETSTRUCT(table))->reltuples;
+		ReleaseSysCache(column);
+	}
+	ReleaseSysCache(table);
+	return Max(result, 0);
+}
+
+/* The number of different values that a parameter has which outer queries set, or 0 if it is not known. */
+static double
+values_of_parameter(PlannerInfo *root, const Param *param)
+{
+	if (param->paramkind != PARAM_EXEC)
+		return 0;
+	for (PlannerInfo *outer = root->parent_root; outer != NULL; outer = outer->parent_root)
+	{
+		ListCell   *lc;
+
+		foreach(lc, outer->plan_params)
+		{
+			const PlannerParamItem *item = lfirst_node(PlannerParamItem, lc);
+
+			if (item->paramId == param->paramid)
+				return IsA(item->item, Var) ? different_outer_values(outer, (Var *) item->item) : 0;
+		}
+	}
+	return 0;
+}
+
+/* The number of different values with which a column is compared, or 0 if it is not known. */
+static double
+different_keys(PlannerInfo *root, Node *key, Relids column)
+{
+	key = (Node *) planner_strip_relabel((Expr *) key);
+	if (IsA(key, Param))
+		return values_of_parameter(root, (Param *) key);
+	return IsA(key, Var) && !bms_is_member(((Var *) key)->varno, column) ? different_values(root, key) : 0;
+}
+
+/*
+ * How many different keys are looked up by the first column of an index, in
+ * relation to those that the column has; or 0 if that is not known. They are the
+ * values of a column of another table, which may be an outer query's: for use
+ * while a subquery is planned.
+ */
+double
+known_rows_keys_ratio(PlannerInfo *root, IndexPath *path)
+{
+	Relids		table = path->path.parent->relids;
+	ListCell   *lc;
+
+	foreach(lc, path->indexclauses)
+	{
+		const IndexClause *index_clause = lfirst_node(IndexClause, lc);
+		const OpExpr *clause = (OpExpr *) index_clause->rinfo->clause;
+
+		if (index_clause->indexcol != 0 || !IsA(clause, OpExpr) || list_length(clause->args) != 2)
+			continue;
+		for (int i = 0; i < 2; i++)
+		{
+			double		keys = different_keys(root, list_nth(clause->args, i), table);
+			double		values = keys > 0 ? different_values(root, list_nth(clause->args, 1 - i)) : 0;
+
+			if (values > 0)
+				return keys / values;
+		}
+	}
+	return 0;
 }
 
 /* How many times the rows that PostgreSQL expects relations have, joined. */

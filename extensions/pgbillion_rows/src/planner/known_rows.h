@@ -9,6 +9,9 @@
  * statement's tables says so here before joins are searched, and prices of
  * paths follow it. PostgreSQL's own estimates stay as they are.
  *
+ * Known without that, by the numbers of different values, is where more keys are
+ * looked up than a column has.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef PGBILLION_KNOWN_ROWS_H
@@ -20,6 +23,7 @@ extern void known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrN
 									 double factor);
 extern void known_rows_note_relation(PlannerInfo *root, Relids relids, double factor);
 extern double known_rows_look_up_factor(PlannerInfo *root, IndexPath *path);
+extern double known_rows_keys_ratio(PlannerInfo *root, IndexPath *path);
 extern double known_rows_factor(PlannerInfo *root, Relids relids);
 
 #endif							/* PGBILLION_KNOWN_ROWS_H */

@@ -83,7 +83,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
 	((JoinsPath *) path)->planned = path->path.total_cost;
-	((JoinsPath *) path)->taken = path->path.total_cost -
+	((JoinsPath *) path)->taken = path->path.total_cost + vector_filter_startup_cost(root, rel) -
 		(page_cost > 0 ? pages * (1 - cached_sequential_page_cost(root, page_cost) / page_cost) : 0) +
 		(vector_row_time(target) * rel->rows + (OidIsValid(index) ? 0 : (vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true)) * rel->tuples)) / divisor;
 

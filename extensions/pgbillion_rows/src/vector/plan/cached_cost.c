@@ -107,14 +107,15 @@ static Cost
 sequential_scan_cost(PlannerInfo *root, Path *path)
 {
 	RelOptInfo *rel = path->parent;
-	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false);
+	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel, rel->rows, rel->tuples) + vector_reach_cost(root, rel, false);
 
 	if (vector_is_filter_scan(path) && ((RowsPath *) path)->columns)
 		return ((RowsPath *) path)->taken;
 	if (vector_is_filter_scan(path))
 		row = vector_filter_cost(root, rel) + vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true) +
 			cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
-	return (CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
+	return vector_filter_startup_cost(root, rel) +
+		(CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
 }
 
 /* Do rows lie in the order of an index, so that those next to each other there share pages? */
@@ -142,32 +143,57 @@ is_clustered(PlannerInfo *root, IndexOptInfo *index)
 	return found;
 }
 
-/* What it takes to look for a key in an index. */
-static Cost
-descent_cost(const IndexOptInfo *index)
+/* How far from the processor pages are that look-ups in an index touch: what few keys find stays near. */
+static double
+distance_of_found(PlannerInfo *root, IndexPath *path, double pages)
 {
-	return cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_DESCENT_FAR *
-							 vector_distance(((double) index->pages + index->rel->pages) * BLCKSZ));
+	double		ratio = known_rows_keys_ratio(root, path);
+
+	return vector_distance(pages * BLCKSZ * (ratio > 0 ? Min(ratio, 1) : 1));
 }
 
-/* A scan of an index, which with `first` ends with the first row that its conditions keep. */
+/* What it takes to look for a key in an index. */
 static Cost
-index_scan(PlannerInfo *root, IndexPath *path, bool first)
+descent_cost(PlannerInfo *root, IndexPath *path)
+{
+	double		pages = (double) path->indexinfo->pages + path->indexinfo->rel->pages;
+
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_DESCENT_FAR * distance_of_found(root, path, pages));
+}
+
+/*
+ * How many times the rows that PostgreSQL expects a correlated subquery's
+ * look-up in an index finds. It takes each key to be one of the column's; if
+ * there are more keys than the column has, some find nothing. Joins are
+ * different: their filters often keep just the keys that are there.
+ */
+static double
+found_factor(PlannerInfo *root, IndexPath *path)
+{
+	double		ratio = path->path.param_info == NULL ? known_rows_keys_ratio(root, path) : 1;
+
+	return ratio > 1 ? 1 / ratio : 1;
+}
+
+/* A scan of an index, which ends when it has returned this share of the rows that it has. */
+static Cost
+index_scan(PlannerInfo *root, IndexPath *path, double share)
 {
 	RelOptInfo *rel = path->path.parent;
 	double		rows = clamp_row_est(path->indexselectivity * rel->tuples);
 	double		fetched = path->path.pathtype == T_IndexOnlyScan ? 1 - rel->allvisfrac : 1;
-	double		row = CACHED_COST_FETCH * fetched + CACHED_COST_INDEX_ONLY_ROW * (1 - fetched);
+	double		fetch = CACHED_COST_FETCH_NEAR + (CACHED_COST_FETCH - CACHED_COST_FETCH_NEAR) * distance_of_found(root, path, rel->pages);
+	double		row = fetch * fetched + CACHED_COST_INDEX_ONLY_ROW * (1 - fetched);
 	double		further = fetched > 0 && is_clustered(root, path->indexinfo) ?
 		Min(CACHED_COST_INDEX_ROW, row) : row;
 
 	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
-	if (first)
-		rows = clamp_row_est(rows / Max(path->path.rows, 1));
+	rows = clamp_row_est(rows * share);
 	/* of keys that are known to have few rows, most have none */
-	rows *= known_rows_look_up_factor(root, path);
-	return descent_cost(path->indexinfo) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
-		(vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false) * fetched) * rows;
+	rows *= known_rows_look_up_factor(root, path) * found_factor(root, path);
+	return descent_cost(root, path) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
+		(vector_core_filter_cost(root, rel, path->path.rows, path->indexselectivity * rel->tuples) +
+		 vector_reach_cost(root, rel, false) * fetched) * rows;
 }
 
 static Cost
@@ -177,19 +203,30 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	Cost		cost;
 	Selectivity selectivity;
 	double		rows;
+	double		pages;
+	Cost		page;
 
 	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
 	rows = clamp_row_est(selectivity * rel->tuples);
 	cost = 2 * cpu_tuple_cost * CACHED_COST_DESCENT;
 	if (IsA(path->bitmapqual, IndexPath))
 	{
-		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual);
-		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(((IndexPath *) path->bitmapqual)->indexinfo);
+		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual) *
+			found_factor(root, (IndexPath *) path->bitmapqual);
+		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(root, (IndexPath *) path->bitmapqual);
 	}
-	/* many rows of a page are fetched together */
+
+	/*
+	 * many rows of a page are fetched together, and the more of the pages,
+	 * the more like a scan of the table, as in cost_bitmap_heap_scan()
+	 */
+	pages = Min(rows, rel->pages);
+	page = CACHED_COST_FETCH_NEAR +
+		(CACHED_COST_BITMAP_PAGE - CACHED_COST_FETCH_NEAR) * vector_distance((double) rel->pages * BLCKSZ);
+	page -= Max(page - CACHED_COST_PAGE, 0) * sqrt(pages / Max(rel->pages, 1));
 	return cost +
-		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
-		 (vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
+		(cpu_tuple_cost * (page * pages + CACHED_COST_INDEX_ROW * rows) +
+		 (vector_core_filter_cost(root, rel, path->path.rows, selectivity * rel->tuples) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }
 
 static Cost
@@ -198,21 +235,41 @@ sorting_cost(double rows)
 	return cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
 }
 
-/* What a path takes until it returns its first row, if it can return it before the others. */
-static Cost
-first_row_cost(PlannerInfo *root, Path *path)
+/* How many times the rows that PostgreSQL expects of a path it returns, as far as its own scan tells. */
+static double
+missing_factor(PlannerInfo *root, Path *path)
 {
+	if (IsA(path, BitmapHeapPath))
+		path = ((BitmapHeapPath *) path)->bitmapqual;
+	return IsA(path, IndexPath) ? found_factor(root, (IndexPath *) path) : 1;
+}
+
+/* What a path takes until it has returned this share of its rows, if it can return them before the others. */
+static Cost
+few_rows_cost(PlannerInfo *root, Path *path, double share)
+{
+	if (IsA(path, ProjectionPath))
+		return few_rows_cost(root, ((ProjectionPath *) path)->subpath, share);
 	if (IsA(path, IndexPath))
-		return index_scan(root, (IndexPath *) path, true);
+		return index_scan(root, (IndexPath *) path, share);
 	if (IsA(path, NestPath))
 	{
 		JoinPath   *join = &((NestPath *) path)->jpath;
-		double		outer_rows = clamp_row_est(join->outerjoinpath->rows / Max(path->rows, 1));
+		Path	   *outer = join->outerjoinpath;
+		Path	   *inner = join->innerjoinpath;
+		double		outer_rows = clamp_row_est(outer->rows * share) * missing_factor(root, outer);
 
-		return outer_rows * (first_row_cost(root, join->outerjoinpath) + first_row_cost(root, join->innerjoinpath) +
-							 cpu_tuple_cost * CACHED_COST_LOOP_ROW);
+		return few_rows_cost(root, outer, share) +
+			outer_rows * (few_rows_cost(root, inner, 1 / Max(inner->rows, 1)) + cpu_tuple_cost * CACHED_COST_LOOP_ROW);
 	}
 	return cached_path_cost(root, path);
+}
+
+/* What a path takes until it returns its first row. */
+static Cost
+first_row_cost(PlannerInfo *root, Path *path)
+{
+	return few_rows_cost(root, path, 1 / Max(path->rows, 1));
 }
 
 /* The inner side of a nested loop, for `times` outer rows; with `first` one match of each is enough. */
@@ -267,7 +324,7 @@ join_cost(PlannerInfo *root, JoinPath *join)
 {
 	Path	   *outer = join->outerjoinpath;
 	Path	   *inner = join->innerjoinpath;
-	double		outer_rows = outer->rows * cached_rows_factor(root, outer->parent);
+	double		outer_rows = outer->rows * cached_rows_factor(root, outer->parent) * missing_factor(root, outer);
 	double		inner_rows = inner->rows * cached_rows_factor(root, inner->parent);
 	double		rows = join->path.rows * cached_rows_factor(root, join->path.parent);
 	double		returned = IsA(join, NestPath) && !bms_is_empty(PATH_REQ_OUTER(inner)) ? CACHED_COST_LOOPED_ROW :
@@ -353,7 +410,7 @@ find_cost(PlannerInfo *root, Path *path)
 		case T_Path:
 			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : cached_upper_cost(root, path, cached_path_cost);
 		case T_IndexPath:
-			return index_scan(root, (IndexPath *) path, false);
+			return index_scan(root, (IndexPath *) path, 1);
 		case T_BitmapHeapPath:
 			return bitmap_scan(root, (BitmapHeapPath *) path);
 		case T_NestPath:
@@ -440,7 +497,8 @@ double
 cached_query_ms(PlannerInfo *root, List *paths)
 {
 	Path	   *best = NULL;
-	Cost	   *known;
+	Path	   *first = NULL;
+	QueryCost  *known;
 	ListCell   *lc;
 
 	if (!vector_tables_in_memory(root) || paths == NIL)
@@ -449,10 +507,17 @@ cached_query_ms(PlannerInfo *root, List *paths)
 	{
 		if (best == NULL || compare_path_costs(lfirst(lc), best, TOTAL_COST) < 0)
 			best = lfirst(lc);
+		if (first == NULL || compare_fractional_path_costs(lfirst(lc), first, 1 / Max(first->rows, 1)) < 0)
+			first = lfirst(lc);
 	}
-	known = planner_memo_make(root, MEMO_QUERY_COST, root, sizeof(Cost));
-	*known = cached_path_cost(root, best) + cached_once_cost(root);
-	return *known / cpu_tuple_cost * CACHED_ROW_NS / 1e6;
+	known = planner_memo_make(root, MEMO_QUERY_COST, root, sizeof(QueryCost));
+	*known = (QueryCost)
+	{
+		.whole = cached_path_cost(root, best) + cached_once_cost(root),
+			.first = first_row_cost(root, first) + cached_once_cost(root),
+			.rows = best->rows
+	};
+	return known->whole / cpu_tuple_cost * CACHED_ROW_NS / 1e6;
 }
 
 /*

@@ -146,9 +146,9 @@ cached_once_cost(PlannerInfo *root)
 	{
 		SubPlan    *subplan = lfirst_node(SubPlan, lc);
 		PlannerInfo *subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
-		const Cost *known = planner_memo_find(subroot, MEMO_QUERY_COST, subroot);
+		const QueryCost *known = planner_memo_find(subroot, MEMO_QUERY_COST, subroot);
 
-		cost += known != NULL ? *known : subplan->startup_cost + subplan->per_call_cost;
+		cost += known != NULL ? known->whole : subplan->startup_cost + subplan->per_call_cost;
 	}
 	return cost;
 }

@@ -218,6 +218,8 @@ typedef struct FilterMemo
 	bool		by_row;			/* PostgreSQL evaluates a term of it */
 	Cost		cost;			/* of a row, with reading it */
 	Cost		core;			/* of a row in a scan of PostgreSQL's, without */
+	Cost		startup;		/* of subqueries that are hashed */
+	bool		has_subqueries;
 } FilterMemo;
 
 /* Count operators whose operands have a variable length: they are unpacked each time. */
@@ -237,35 +239,45 @@ count_variable(Node *node, void *context)
 	return expression_tree_walker(node, count_variable, context);
 }
 
-/* Cost of a term for a row. */
+/* Cost of a term for each of `rows` rows for which it is evaluated, and, added to *startup, once. */
 static Cost
-term_cost(PlannerInfo *root, Node *term)
+term_cost(PlannerInfo *root, Node *term, double rows, Cost *startup)
 {
+	SubqueryCosts subqueries = {0};
 	QualCost	cost;
 	int			variable = 0;
 
 	cost_qual_eval_node(&cost, term, root);
 	(void) count_variable(term, &variable);
-	return (cost.per_tuple + variable * VARIABLE_LENGTH_COST) * (contain_subplans(term) ? SUBQUERY_COST_FACTOR : 1);
+	if (contain_subplans(term))
+		subqueries = vector_subquery_costs(root, term, rows);
+	*startup += cost.startup - subqueries.planned_startup + subqueries.taken_startup;
+	return cost.per_tuple + variable * VARIABLE_LENGTH_COST - subqueries.planned + subqueries.taken;
 }
 
 /*
- * Cost of terms for a row in a scan of PostgreSQL's. It takes all of them to be
- * evaluated for every row. That is about right, except where one is a subquery,
- * which comes behind what costs less.
+ * Cost for a row of a table of the terms from the n-th on, as PostgreSQL
+ * evaluates them. It takes all of them to be evaluated for every row that it
+ * comes to. That is about right, except where one is a subquery, which comes
+ * behind what costs less. Of all rows it may come to `fetched` only. What
+ * subqueries take once is added to *startup.
  */
 static Cost
-core_cost(PlannerInfo *root, RelOptInfo *rel, List *terms)
+by_row_cost(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, double fetched, Cost *startup)
 {
 	Cost		cost = 0;
-	double		share = 1;
+	double		share = n == 0 ? 1 : vector_rows_left(root, rel, terms, n) / Max(fetched, 1);
+	bool		found = false;
 	ListCell   *lc;
 
-	foreach(lc, terms)
+	for_each_from(lc, terms, n)
 	{
-		if (share == 1 && contain_subplans(lfirst(lc)))
-			share = vector_rows_left(root, rel, terms, foreach_current_index(lc)) / Max(rel->tuples, 1);
-		cost += term_cost(root, lfirst(lc)) * share;
+		if (!found && contain_subplans(lfirst(lc)))
+		{
+			share = Min(vector_rows_left(root, rel, terms, foreach_current_index(lc)) / Max(fetched, 1), 1);
+			found = true;
+		}
+		cost += term_cost(root, lfirst(lc), rel->rows, startup) * share;
 	}
 	return cost;
 }
@@ -278,8 +290,7 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	List	   *terms;
 	int			n;
 	QualCost	ours;
-	Cost		others = 0;
-	ListCell   *lc;
+	Cost		startup = 0;
 
 	if (known != NULL)
 		return known;
@@ -288,20 +299,35 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	n = count_kernels(root, rel, terms);
 	known->by_row = n < list_length(terms);
 	cost_qual_eval(&ours, list_copy_head(terms, n), root);
-	for_each_from(lc, terms, n)
-		others += term_cost(root, lfirst(lc));
-	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR;
-	if (known->by_row)
-		known->cost += others * vector_rows_left(root, rel, terms, n) / Max(rel->tuples, 1);
-	known->core = core_cost(root, rel, terms);
+	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR +
+		by_row_cost(root, rel, terms, n, rel->tuples, &known->startup);
+	known->core = by_row_cost(root, rel, terms, 0, rel->tuples, &startup);
+	known->has_subqueries = contain_subplans((Node *) terms);
 	return known;
 }
 
-/* Cost of filtering a row of a table in a scan of PostgreSQL's. */
+/*
+ * Cost of filtering a row of a table in a scan of PostgreSQL's that each time
+ * fetches a number of rows and returns `rows` of them. If these are few, it takes
+ * other plans of subqueries.
+ */
 Cost
-vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel)
+vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel, double rows, double fetched)
 {
-	return rel->baserestrictinfo == NIL ? 0 : memo_of_filter(root, rel)->core;
+	Cost		startup = 0;
+
+	if (rel->baserestrictinfo == NIL)
+		return 0;
+	if (fetched < rel->tuples && memo_of_filter(root, rel)->has_subqueries)
+		return by_row_cost(root, rel, vector_ordered_terms(root, rel->baserestrictinfo, rows), 0, fetched, &startup);
+	return memo_of_filter(root, rel)->core;
+}
+
+/* What a table's filter takes before the first row, in a scan of all rows: subqueries that are hashed. */
+Cost
+vector_filter_startup_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo == NIL ? 0 : memo_of_filter(root, rel)->startup;
 }
 
 /* Cost of reading and filtering a row of a table. */
@@ -322,17 +348,19 @@ vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel)
 Cost
 vector_pair_cost(PlannerInfo *root, RestrictInfo *condition)
 {
-	return term_cost(root, (Node *) condition->clause);
+	Cost		startup = 0;
+
+	return term_cost(root, (Node *) condition->clause, 0, &startup);
 }
 
 /* What a condition costs once, before the first row: the hash tables of its subqueries. */
 Cost
 vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition)
 {
-	QualCost	cost;
+	Cost		startup = 0;
 
-	cost_qual_eval_node(&cost, (Node *) condition, root);
-	return cost.startup;
+	(void) term_cost(root, (Node *) condition->clause, 0, &startup);
+	return startup;
 }
 
 /* Cost of aggregating a row that the filter keeps. */

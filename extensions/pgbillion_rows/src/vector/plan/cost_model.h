@@ -4,6 +4,7 @@
  *	  What our paths cost: every constant, and the functions that add them up.
  *
  *	cost_model.c	what reading, filtering, grouping, spilling and waiting cost
+ *	subquery_cost.c	what subqueries in conditions take
  *	reach_cost.c	what reaching columns costs
  *	likely_rows.c	how many rows there likely are
  *	cached_cost.c	what scans and joins take where tables are in memory, and
@@ -180,8 +181,8 @@
 #define JOIN_LOOK_UP_FACTOR 1.2
 
 /*
- * What a subquery in a condition takes of what PostgreSQL says that it costs:
- * where tables are in memory, and its results are remembered.
+ * What a subquery in a condition takes of what PostgreSQL says that it costs,
+ * if nothing better is known of it.
  */
 #define SUBQUERY_COST_FACTOR 0.1
 
@@ -190,7 +191,7 @@
  * has, as far as these matter. In PostgreSQL that is part of cpu_tuple_cost.
  * Measured on tables that do not fit the processor's caches.
  */
-#define LINE_COST (0.06 * cpu_tuple_cost)
+#define LINE_COST (0.08 * cpu_tuple_cost)
 #define MOST_LINES 2.5
 
 /*
@@ -209,11 +210,15 @@
 
 /* Measured on tables in cache, in cpu_tuple_cost. */
 #define CACHED_COST_PAGE 5.0	/* of a table that is read as a whole */
-#define CACHED_COST_DESCENT 15.0	/* in an index */
-#define CACHED_COST_DESCENT_FAR 30.0	/* more than that, if it and its table
+#define CACHED_COST_DESCENT 12.0	/* in an index */
+#define CACHED_COST_DESCENT_FAR 33.0	/* more than that, if it and its table
 										 * are far from the processor: as of
 										 * JOIN_FAR_BYTES */
 #define CACHED_COST_FETCH 13.0	/* of a row that an index names */
+#define CACHED_COST_FETCH_NEAR 4.5	/* the same near the processor */
+#define CACHED_COST_BITMAP_PAGE 45.0	/* of a table far from it that a
+										 * bitmap names; rows of index scans
+										 * share pages more often than not */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
 #define CACHED_COST_INDEX_ONLY_ROW 0.7	/* of an index alone, beside others
 										 * there */
@@ -292,7 +297,8 @@ extern double vector_distance(double bytes);
 extern Cost vector_read_cost(void);
 extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);
 extern Cost vector_wait_cost(PlannerInfo *root, RelOptInfo *rel);
-extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel);
+extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel, double rows, double fetched);
+extern Cost vector_filter_startup_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
@@ -306,6 +312,30 @@ extern Cost vector_exchange_cost(double groups);
 extern double vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost vector_shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers);
 extern void vector_add_waiting_cost(Path *path, PathTarget *target, List *others, double rows, double groups);
+
+/* ---- subquery_cost.c ---- */
+
+/* What a query takes where all tables are in memory: cached_cost.c notes it of each. */
+typedef struct QueryCost
+{
+	Cost		whole;
+	Cost		first;			/* until its first row, if that is all that is
+								 * wanted */
+	double		rows;
+} QueryCost;
+
+/* Of the subqueries in a condition. */
+typedef struct SubqueryCosts
+{
+	/* what cost_qual_eval() counts, for a row and once */
+	Cost		planned;
+	Cost		planned_startup;
+	/* what they take */
+	Cost		taken;
+	Cost		taken_startup;
+} SubqueryCosts;
+
+extern SubqueryCosts vector_subquery_costs(PlannerInfo *root, Node *condition, double rows);
 
 /* ---- reach_cost.c ---- */
 extern Cost vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours);

@@ -287,12 +287,12 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 	double		share = choice->columns.share;
 	double		pages = rel->pages * (1 - share) + choice->columns.pages;
 	double		rows = rel->tuples * (1 - share + share * COLUMN_ROW_COST_FACTOR);
+	Cost		cost = vector_filter_startup_cost(root, rel) + CACHED_COST_PAGE * cpu_tuple_cost * pages +
+		vector_filter_cost(root, rel) * rows;
 
 	if (choice->columns.all)
-		return CACHED_COST_PAGE * cpu_tuple_cost * pages + vector_filter_cost(root, rel) * rows +
-			cpu_tuple_cost * fetched;
-	return CACHED_COST_PAGE * cpu_tuple_cost * pages + vector_filter_cost(root, rel) * rows +
-		cpu_tuple_cost * (CACHED_COST_FETCH * Min(fetched, rel->pages * share) + CACHED_COST_INDEX_ROW * fetched);
+		return cost + cpu_tuple_cost * fetched;
+	return cost + cpu_tuple_cost * (CACHED_COST_FETCH * Min(fetched, rel->pages * share) + CACHED_COST_INDEX_ROW * fetched);
 }
 
 /* The path of a scan. With workers it is a partial path. */

@@ -110,6 +110,7 @@ join_chain_begin(PlannerInfo *root, RelOptInfo *table)
 	chain->row = vector_read_cost();
 	chain->terms = vector_filter_cost(root, table) - chain->row;
 	chain->wait = vector_wait_cost(root, table) + vector_reach_cost(root, table, true);
+	chain->own = vector_filter_startup_cost(root, table);
 	chain->share = 1;
 	chain->natts = table->max_attr;
 	chain->has_column_index = vector_has_column_index(table);

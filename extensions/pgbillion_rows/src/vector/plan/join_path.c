@@ -167,6 +167,23 @@ planned_cost(const Rival *rival, Cost taken)
 	return rival->planned * (taken / Max(certain, cpu_tuple_cost));
 }
 
+/*
+ * The same of what each process takes for its share. PostgreSQL chooses between
+ * one process and several by its costs, where each reads as many pages as one
+ * alone, so that those of its joins divide less than what they take. Whether we
+ * are faster than each of its processes decides, and then whatever helps.
+ */
+static Cost
+share_cost(const Rival *rival, const Rival *partial, Cost taken)
+{
+	Cost		as_one = planned_cost(rival, taken);
+	Cost		as_each = planned_cost(partial, taken);
+
+	if (partial->planned <= 0)
+		return as_one;
+	return as_each < partial->planned ? Min(as_one, as_each) : Max(as_one, as_each);
+}
+
 /* The expressions of the joins that need columns of the table. */
 static List *
 exprs_of_joins(JoinChain *chain)
@@ -360,7 +377,7 @@ path_of_part(const JoinChain *part, Path *path)
 
 /* The path of one table's scan with joins, which aggregates their rows, as vector_join_paths() has it. */
 static Path *
-aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, PathTarget *target,
+aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, const Rival *partial, PathTarget *target,
 				double groups, int parallel_workers, bool safe)
 {
 	PlannerInfo *root = chain->root;
@@ -381,7 +398,7 @@ aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, PathTa
 	path->path.parent->rows = chain->joined->rows;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
 	result->taken = run + (vector_row_cost(root, target) + vector_row_time(target)) * rows;
-	path->path.startup_cost = planned_cost(rival, run) + vector_row_cost(root, target) * rows;
+	path->path.startup_cost = share_cost(rival, partial, run) + vector_row_cost(root, target) * rows;
 
 	/*
 	 * PostgreSQL's costs leave out much of what it does with each row that it
@@ -405,16 +422,18 @@ vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathT
 {
 	List	   *paths = NIL;
 	Rival		rival;
+	Rival		partial;
 	ListCell   *lc;
 
 	(void) join_chain_rival(root, chain->joined, false, &rival);
+	(void) join_chain_rival(root, chain->joined, parallel_workers > 0, &partial);
 	foreach(lc, chains_of_tables(root, chain))
 	{
 		JoinChain  *one = lfirst(lc);
 
 		PathTarget *own = chain->ntables == 0 ? target : join_chain_part_target(root, one, chain->table, target);
 
-		paths = lappend(paths, path_of_part(one, aggregated_path(parent, one, &rival, own, groups, parallel_workers, safe)));
+		paths = lappend(paths, path_of_part(one, aggregated_path(parent, one, &rival, &partial, own, groups, parallel_workers, safe)));
 	}
 	return paths;
 }

@@ -9,6 +9,7 @@
  *	cost_model.c	memory, and what waiting and spilling cost
  *	cached_cost.c		what scans and joins take where tables are in memory
  *	cached_upper_cost.c	what is above these
+ *	subquery_cost.c		what subqueries in conditions take
  *	reach_cost.c		what reaching columns costs
  *	likely_rows.c		how many rows there likely are
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan

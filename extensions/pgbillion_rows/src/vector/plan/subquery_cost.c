@@ -1,0 +1,103 @@
+/*-------------------------------------------------------------------------
+ *
+ * subquery_cost.c
+ *	  What subqueries in conditions take.
+ *
+ * A subquery is planned before the conditions that it is in. What its plan then
+ * takes where all tables are in memory is noted by cached_cost.c, and found
+ * here. PostgreSQL's costs of it count pages, most of which are in memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "utils/selfuncs.h"
+
+#include "planner/planner_memo.h"
+#include "vector/plan/cost_model.h"
+
+typedef struct Search
+{
+	PlannerInfo *root;
+	double		rows;			/* for which the condition is evaluated */
+	SubqueryCosts costs;
+} Search;
+
+/* What is known of a subquery's plan, or NULL. */
+static const QueryCost *
+known_cost(PlannerInfo *root, const SubPlan *subplan)
+{
+	PlannerInfo *subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
+
+	return planner_memo_find(subroot, MEMO_QUERY_COST, subroot);
+}
+
+/* The part of the calls that pass values that no call has passed before: results of the others are remembered. */
+static double
+new_values(PlannerInfo *root, const SubPlan *subplan, double rows)
+{
+	if (rows <= 1 || subplan->args == NIL)
+		return 1;
+	return Min(estimate_num_groups(root, subplan->args, rows, NULL, NULL) / rows, 1);
+}
+
+/* Add what one subquery costs and takes. */
+static void
+add_subquery(Search *search, const SubPlan *subplan)
+{
+	const QueryCost *known = known_cost(search->root, subplan);
+	SubqueryCosts *costs = &search->costs;
+
+	costs->planned += subplan->per_call_cost;
+	costs->planned_startup += subplan->startup_cost;
+	if (subplan->useHashTable)
+	{
+		costs->taken += subplan->per_call_cost;
+		costs->taken_startup += known == NULL ? subplan->startup_cost :
+			known->whole + cpu_tuple_cost * CACHED_COST_BUILD * known->rows;
+		return;
+	}
+	costs->taken_startup += subplan->startup_cost;
+	/* without correlation the plan may keep its rows */
+	if (known == NULL || subplan->parParam == NIL)
+		costs->taken += subplan->per_call_cost * SUBQUERY_COST_FACTOR;
+	else
+	{
+		Cost		call = known->whole;
+
+		if (subplan->subLinkType == EXISTS_SUBLINK)
+			call = known->first;
+		else if (subplan->subLinkType == ALL_SUBLINK || subplan->subLinkType == ANY_SUBLINK)
+			call /= 2;
+		costs->taken += call * new_values(search->root, subplan, search->rows);
+	}
+}
+
+static bool
+find_subqueries(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	/* cost_qual_eval() takes the first one, too */
+	if (IsA(node, AlternativeSubPlan))
+		return find_subqueries(linitial(((AlternativeSubPlan *) node)->subplans), context);
+	if (IsA(node, SubPlan))
+		add_subquery(context, (SubPlan *) node);
+	return expression_tree_walker(node, find_subqueries, context);
+}
+
+/*
+ * What the subqueries in a condition cost PostgreSQL, as cost_qual_eval() counts
+ * them, and what they take if it is evaluated for this number of rows.
+ */
+SubqueryCosts
+vector_subquery_costs(PlannerInfo *root, Node *condition, double rows)
+{
+	Search		search = {root, rows};
+
+	(void) find_subqueries(condition, &search);
+	return search.costs;
+}
