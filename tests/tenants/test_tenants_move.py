@@ -26,6 +26,7 @@ from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
 from pgbillion.tenants import move
+from pgbillion.tenants import needs as tenant_needs
 
 OTHER = "elsewhere"
 TENANT = """
@@ -123,6 +124,21 @@ def test_what_the_target_lacks_is_named_at_once(cli: CommandLine) -> None:
         failed(done, 3, "the target lacks what tenant needs: extension citext, extension pgbillion_tables,"
                " function outside.twice(integer), table outside.country, type outside.size")  # fmt: skip
         assert (has(conn), has(other)) == (True, False)
+
+
+def test_what_initdb_makes_is_not_told(cli: CommandLine, tmp_path: Path) -> None:
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE INDEX ON tenant.a USING gin (to_tsvector('english', t));"
+            "CREATE VIEW tenant.seen AS SELECT pid FROM pg_stat_activity, information_schema.tables;"
+            "CREATE VIEW tenant.below AS TABLE outside.country"
+        )
+    exported = cli.json("tenants", "export", "tenant", "--output", str(tmp_path / "archive"))
+    assert exported["needs"] == ["role postgres", "table outside.country"]
+    collation = tenant_needs.Need(
+        "collation", 'pg_catalog."sv-x-icu"', (("pg_catalog", "sv-x-icu"), ()), None, "pg_catalog"
+    )
+    assert tenant_needs.shown([collation]) == ['collation pg_catalog."sv-x-icu"']
 
 
 def test_memberships_in_publications_stay_behind(cli: CommandLine, tmp_path: Path) -> None:

@@ -64,8 +64,16 @@ def shown(needs: Iterable[Need]) -> list[str]:
     return sorted(
         str(need)
         for need in needs
-        if need.extension is None and need.name != "plpgsql" and not need.kind.endswith(" column")
+        if need.extension is None
+        and need.name != "plpgsql"
+        and not need.kind.endswith(" column")
+        and not _everywhere(need)
     )
+
+
+def _everywhere(need: Need) -> bool:
+    """Tell whether initdb makes it, in every server: collations differ, by libraries and the operating system."""
+    return need.schema == "information_schema" or (need.schema == "pg_catalog" and need.kind != "collation")
 
 
 def evaluated(conn: Connection, schema: int, *, indexes: bool = False) -> list[tuple[str, str, str]]:
