@@ -173,6 +173,30 @@ def test_clones_that_differ_are_no_stamp(conn: Connection, action: str) -> None:
     assert told == []
 
 
+@pytest.mark.parametrize(("words", "arguments"), [(110, 6), (45, 40)], ids=["of the clone", "of the template, too"])
+def test_arguments_of_a_long_function_may_be_compressed(conn: Connection, words: int, arguments: int) -> None:
+    """PostgreSQL compresses the parts of a long row until it is short enough, and begins elsewhere in a copy."""
+    chance = random.Random(words)
+    body = " ".join(f"{chance.getrandbits(128):032x}" for _ in range(words))
+    schemas.make_schema(conn, "tenant", "CREATE TYPE mood AS ENUM ('sad', 'happy')")
+    # names that cannot be compressed either
+    named = ", ".join(f"OUT o{chance.getrandbits(128):032x} tenant.mood" for _ in range(arguments))
+    defaults = ", ".join(f"p{number} text DEFAULT 'x'" for number in range(7))
+    conn.execute(
+        f"CREATE FUNCTION tenant.f({defaults}, {named}) LANGUAGE plpgsql"
+        f" AS $$ BEGIN /* {body} {body if arguments == 6 else ''} */ END $$".encode()
+    )
+    told = reasons(conn)
+    some(conn, "tenant", "copy%d", 1, 4)
+    assert prepare(conn, "tenant")
+    clone(conn, "tenant", "copy5")
+    assert told == []
+    query = "SELECT replace(pg_get_functiondef(%s::regproc), %s, 'tenant')"
+    for number in range(1, 6):
+        assert one(conn, query, f"copy{number}.f", f"copy{number}") == one(conn, query, "tenant.f", "tenant")
+        assert one(conn, f"SELECT o FROM copy{number}.f() AS o") is not None
+
+
 def test_an_error_while_preparing_is_only_that(conn: Connection) -> None:
     schemas.make_schema(conn, "model", "CREATE CONVERSION latin FOR 'UTF8' TO 'LATIN1' FROM utf8_to_iso8859_1")
     for _ in range(2):

@@ -8,6 +8,10 @@
  */
 #include "postgres.h"
 
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
@@ -61,6 +65,7 @@ static bool compile_row(Compiler *compiler, int catalog, Relation rel, StampRow 
 						const MemberRow *other);
 static bool compile_column(Compiler *compiler, int catalog, Relation rel, StampRow *row, int member,
 						   const Difference *difference);
+static bool are_same_data(char *one, char *other);
 static bool are_same_options(Datum one, Datum other);
 static bool compile_difference(Compiler *compiler, Relation rel, StampRow *row,
 							   const Difference *difference);
@@ -344,10 +349,26 @@ compile_column(Compiler *compiler, int catalog, Relation rel, StampRow *row, int
 	if (difference->length == difference->other_length &&
 		memcmp(difference->value, difference->other, difference->length) == 0)
 		return true;
+	if (att->attlen == -1 && are_same_data(difference->value, difference->other))
+		return true;
 	if (catalog == CATALOG_ATTRIBUTE && att->attnum == Anum_pg_attribute_attoptions &&
 		are_same_options(PointerGetDatum(difference->value), PointerGetDatum(difference->other)))
 		return true;
 	return compile_difference(compiler, rel, row, difference);
+}
+
+/*
+ * Is only one of two values compressed? What a long row has compressed depends
+ * on how it came to be, as its parts are compressed until it is short enough.
+ */
+static bool
+are_same_data(char *one, char *other)
+{
+	struct varlena *value = PG_DETOAST_DATUM_PACKED(PointerGetDatum(one));
+	struct varlena *other_value = PG_DETOAST_DATUM_PACKED(PointerGetDatum(other));
+
+	return VARSIZE_ANY_EXHDR(value) == VARSIZE_ANY_EXHDR(other_value) &&
+		memcmp(VARDATA_ANY(value), VARDATA_ANY(other_value), VARSIZE_ANY_EXHDR(value)) == 0;
 }
 
 /*
@@ -416,39 +437,44 @@ compile_difference(Compiler *compiler, Relation rel, StampRow *row, const Differ
 	}
 }
 
-/* One OID, or an array of them. */
+/* One OID, or an array of them, which is not compressed in the first of the two. */
 static bool
 compile_oids(Compiler *compiler, StampRow *row, const Difference *difference)
 {
+	const char *data = difference->value;
+	const char *other_data = difference->other;
+	int			length = difference->length;
+	int			other_length = difference->other_length;
 	int			first = 0;
 
-	if (difference->length != difference->other_length)
-		return false;
 	if (difference->att->attlen == -1)
 	{
-		if (VARATT_IS_EXTENDED(difference->value) && !VARATT_IS_SHORT(difference->value))
-			return false;
+		Assert(!VARATT_IS_EXTENDED(data) || VARATT_IS_SHORT(data));
+		other_data = (char *) PG_DETOAST_DATUM_PACKED(PointerGetDatum(other_data));
+		length = VARSIZE_ANY_EXHDR(data);
+		other_length = VARSIZE_ANY_EXHDR(other_data);
+		data = VARDATA_ANY(data);
+		other_data = VARDATA_ANY(other_data);
 		/* the numbers before its elements say how many they are, and of what */
-		first = VARDATA_ANY(difference->value) - difference->value +
-			ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
-		if (difference->length < first || (difference->length - first) % sizeof(Oid) != 0 ||
-			memcmp(difference->value, difference->other, first) != 0)
-			return false;
+		first = ARR_OVERHEAD_NONULLS(1) - VARHDRSZ;
 	}
-	for (int at = first; at < difference->length; at += sizeof(Oid))
+	if (length != other_length || length < first || (length - first) % sizeof(Oid) != 0 ||
+		memcmp(data, other_data, first) != 0)
+		return false;
+	for (int at = first; at < length; at += sizeof(Oid))
 	{
 		Oid			oid;
 		Oid			other_oid;
 		int			member;
 
-		memcpy(&oid, difference->value + at, sizeof(Oid));
-		memcpy(&other_oid, difference->other + at, sizeof(Oid));
+		memcpy(&oid, data + at, sizeof(Oid));
+		memcpy(&other_oid, other_data + at, sizeof(Oid));
 		if (oid == other_oid)
 			continue;
 		member = member_rows_explain(compiler->one, compiler->other, oid, other_oid);
 		if (member < 0)
 			return false;
-		add_patch(row, PATCH_OID, member, difference->place + at);
+		add_patch(row, PATCH_OID, member, difference->place + (data - difference->value) + at);
 	}
 	return true;
 }

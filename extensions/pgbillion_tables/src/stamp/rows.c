@@ -11,6 +11,10 @@
  */
 #include "postgres.h"
 
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "catalog/objectaddress.h"
@@ -23,6 +27,7 @@
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_shdepend.h"
 #include "catalog/pg_ts_config_map.h"
+#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -51,6 +56,7 @@ static void add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, 
 static void add_label(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void add_file(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static HeapTuple copy_row(HeapTuple tuple, TupleDesc tupdesc);
 static void sort_rows(MemberRows *rows, int catalog);
 static int	compare_rows(const void *a, const void *b, void *arg);
 static int	compare_depend(const MemberRows *rows, HeapTuple a, HeapTuple b);
@@ -297,8 +303,31 @@ collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 	}
 	row = &rows->rows[catalog][rows->nrows[catalog]++];
 	row->member = key->owner;
-	row->tuple = HeapTupleHasExternal(tuple) ?
-		toast_flatten_tuple(tuple, RelationGetDescr(rel)) : heap_copytuple(tuple);
+	row->tuple = copy_row(tuple, RelationGetDescr(rel));
+}
+
+/* With everything inline, and arrays of OIDs not compressed, since clones have other OIDs there. */
+static HeapTuple
+copy_row(HeapTuple tuple, TupleDesc tupdesc)
+{
+	HeapTuple	copy = HeapTupleHasExternal(tuple) ?
+		toast_flatten_tuple(tuple, tupdesc) : heap_copytuple(tuple);
+
+	for (int attnum = 1; attnum <= tupdesc->natts; attnum++)
+	{
+		bool		isnull;
+		Datum		value;
+
+		if (TupleDescAttr(tupdesc, attnum - 1)->atttypid != OIDARRAYOID)
+			continue;
+		value = heap_getattr(copy, attnum, tupdesc, &isnull);
+		if (!isnull && VARATT_IS_COMPRESSED(DatumGetPointer(value)))
+		{
+			value = PointerGetDatum(PG_DETOAST_DATUM(value));
+			copy = heap_modify_tuple_by_cols(copy, tupdesc, 1, &attnum, &value, &isnull);
+		}
+	}
+	return copy;
 }
 
 /* ---- order ---- */
