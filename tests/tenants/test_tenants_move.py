@@ -126,6 +126,12 @@ def test_what_the_target_lacks_is_named_at_once(cli: CommandLine) -> None:
         assert (has(conn), has(other)) == (True, False)
 
 
+def test_of_much_that_is_lacking_the_first_is_named() -> None:
+    absent = [tenant_needs.Need("role", f"r{number:02}") for number in range(25)]
+    assert tenant_needs.listed(absent[:2]) == "role r00, role r01"
+    assert tenant_needs.listed(absent).endswith(", role r18, role r19 and 5 more")
+
+
 def test_what_initdb_makes_is_not_told(cli: CommandLine, tmp_path: Path) -> None:
     with cli.connect() as conn:
         conn.execute(

@@ -155,10 +155,9 @@ def _check(conn: Connection, manifest: fleet.Manifest, request: Request) -> None
     wanted |= {needs.Need("role", tenant.owner) for tenant in manifest.tenants.values()}
     absent = needs.missing(conn, sorted(wanted, key=str))
     if absent:
-        shown = ", ".join(map(str, absent[:_SHOWN])) + (f" and {len(absent) - _SHOWN:,} more" * (len(absent) > _SHOWN))
         roles = any(need.kind == "role" for need in absent)
         raise UserError(
-            f"the target lacks what the tenants need: {shown}",
+            f"the target lacks what the tenants need: {needs.listed(absent)}",
             "create that there first" + ("; pg_dumpall --roles-only shows how roles are made" if roles else ""),
             3,
         )

@@ -153,9 +153,7 @@ def check(here: Connection, there: Connection, request: Request, schema: int) ->
     there.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
     absent = needs.missing(there, needs.of(here, schema))
     if absent:
-        raise UserError(
-            f"the target lacks what {name} needs: {', '.join(map(str, absent))}", "create that there first", 3
-        )
+        raise UserError(f"the target lacks what {name} needs: {needs.listed(absent)}", "create that there first", 3)
     if not request.trust_owner:
         arrival.check_code(there, needs.evaluated(here, schema), "name {role} as the user in --to")
     if request.drop:

@@ -12,6 +12,7 @@ from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 
+_LISTED = 20
 _BY_NAME = {
     "extension": "SELECT extname::text FROM pg_extension",
     "role": "SELECT rolname::text FROM pg_roles",
@@ -69,6 +70,12 @@ def shown(needs: Iterable[Need]) -> list[str]:
         and not need.kind.endswith(" column")
         and not _everywhere(need)
     )
+
+
+def listed(needs: Sequence[Need]) -> str:
+    """Return the first of them in a line, and how many more there are."""
+    more = f" and {len(needs) - _LISTED:,} more" if len(needs) > _LISTED else ""
+    return ", ".join(map(str, needs[:_LISTED])) + more
 
 
 def _everywhere(need: Need) -> bool:

@@ -584,7 +584,7 @@ class _Run:
         absent = needs.missing(there, needs.of(here, schema))
         if absent:
             raise UserError(
-                f"the target lacks what {request.schema} needs: {', '.join(map(str, absent))}",
+                f"the target lacks what {request.schema} needs: {needs.listed(absent)}",
                 "create that there first, and run the same command again",
                 3,
             )
