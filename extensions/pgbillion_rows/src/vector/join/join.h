@@ -17,7 +17,9 @@
  *	share.c		rows of a plan that processes run together: share.h
  *	build.c		fills it; what does not fit into memory goes to files
  *	key_filter.c	removes rows of the table that cannot match
- *	probe.c		the source: which rows match, partition by partition if need be
+ *	probe.c		the source: which rows match
+ *	partition.c	the same partition by partition, if memory does not suffice
+ *	create.c	makes the joins of a scan
  *
  * Memory: each hash table is bounded by hash_mem. Beyond it both sides are
  * written to partitions by a hash of their keys, again if a partition does not
@@ -148,7 +150,7 @@ extern void join_key_filter_batch(JoinKeyFilter *filter, Batch *batch);
 extern bool join_key_filter_excludes(void *filter, Batch *batch);
 extern uint64 join_key_filter_removed(const JoinKeyFilter *filter);
 
-/* ---- probe.c ---- */
+/* ---- create.c ---- */
 
 typedef struct VectorJoin VectorJoin;
 

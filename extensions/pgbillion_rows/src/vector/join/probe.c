@@ -16,9 +16,7 @@
  *
  * The hash tables of all joins are filled when the first row is asked for, those
  * that cost least first. Once one of them leaves no rows, no other inner side is
- * read, and none if a small table has no rows that the filter keeps. If a table
- * does not fit into memory, both sides are in partitions, which are joined one
- * by one: the rows of a partition are a source, too.
+ * read, and none if a small table has no rows that the filter keeps.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,98 +25,9 @@
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
-#include "nodes/bitmapset.h"
-#include "storage/bufmgr.h"
 #include "utils/memutils.h"
-#include "utils/rel.h"
 
-#include "planner/arithmetic.h"
-#include "vector/join/join.h"
-#include "vector/join/share.h"
-
-/* Pages of a table that is read before all inner sides. */
-#define SMALL_PAGES 16
-
-/* What is written of both sides; NULL: there are no rows. */
-typedef struct PartitionPair
-{
-	SpillPartition *build;
-	SpillPartition *probe;
-} PartitionPair;
-
-/* What pairs are made of. */
-typedef enum PairPhase
-{
-	PAIRS_NONE,					/* of the input batch there is nothing left */
-	PAIRS_MATCHES,
-	PAIRS_UNMATCHED,			/* rows that no match has satisfied */
-	PAIRS_UNMARKED				/* the table's, after the input's end */
-} PairPhase;
-
-struct VectorJoin
-{
-	Source		source;
-	JoinType	type;
-	bool		reversed;
-	int			cost;			/* of the table */
-	Source	   *below;			/* of the rows of the input */
-	Batch	   *input;
-	VectorFilter *filter;		/* of what is below, or NULL */
-	JoinKeyFilter *key_filter;	/* what is below is the table, of which it
-								 * removes rows first; or NULL */
-	Batch	   *output;			/* what we fill */
-	int		   *origins;		/* of its columns: in the input, or in the
-								 * build side's batch, after that: -1, -2, … */
-	VectorFilter *quals;		/* of pairs, or NULL */
-	VectorFilter *others;		/* of the rows of the join, or NULL */
-	VectorExpr *keys[JOIN_MAX_KEYS];
-	JoinKeys   *join_keys;
-	JoinBuild  *build;
-
-	/* how far we are */
-	bool		read;			/* the plan has been, and is to be rescanned */
-	bool		built;			/* its rows are in the table, or divided */
-	bool		divided;		/* they are, or were, in partitions */
-	bool		begun;			/* rows are being read */
-	bool		exhausted;		/* the input's source has ended */
-	bool		ended;
-	bool		is_small;		/* what is below is a table of a few pages */
-	bool		ahead;			/* the input has rows that have been read
-								 * before the tables were built */
-	MemoryContext spill_context;
-	Spill	   *spill;			/* the input's rows are being written, or NULL */
-	List	   *pairs;			/* of partitions, waiting to be joined */
-
-	/* the batch of the input */
-	PairPhase	phase;
-	int			row;			/* from which on there are pairs */
-	Values		values[JOIN_MAX_KEYS];	/* of the keys, unless direct */
-	JoinEntry  *next[BATCH_ROWS];	/* each row's next match */
-	bool		matched[BATCH_ROWS];	/* one has satisfied it */
-	uint64		slot;			/* how far the table has been walked through */
-	JoinEntry  *entry;
-
-	/* the batch of the output */
-	uint16		rows[BATCH_ROWS];	/* of the input */
-	JoinEntry  *entries[BATCH_ROWS];	/* NULL: none */
-	bool		without_rows;	/* of the input there are none */
-};
-
-static const SourceMethods join_methods;
-
-/* Are rows without a match of no use? */
-static inline bool
-drops_unmatched(const VectorJoin *join)
-{
-	return join->type == JOIN_INNER || join->type == JOIN_SEMI || join->reversed;
-}
-
-/* Does it return rows of the table that nothing has matched? */
-static inline bool
-returns_unmarked(const VectorJoin *join)
-{
-	return join->reversed && join->type == JOIN_ANTI;
-}
+#include "vector/join/probe.h"
 
 /* Does the first match decide, or rows without any? */
 static inline bool
@@ -241,36 +150,6 @@ keep(Source *source, Batch *batch, const uint16 *rows, int n)
 
 /* ---- the input ---- */
 
-/* Evaluate the keys of the input's rows, and their tags. */
-static void
-find_tags(VectorJoin *join, uint64 *tags, bool *known)
-{
-	for (int k = 0; k < join_keys_count(join->join_keys); k++)
-		vector_expr_eval(join->keys[k], join->input, NULL, join->input->n, &join->values[k]);
-	join_keys_tags(join->join_keys, false, join->values, join->input->n, tags, known);
-}
-
-/* Write the rows of the input to partitions. */
-static void
-spill_input(VectorJoin *join)
-{
-	uint64		tags[BATCH_ROWS];
-	bool		known[BATCH_ROWS];
-	uint16		rows[BATCH_ROWS];
-	int			n = 0;
-
-	find_tags(join, tags, known);
-	for (int i = 0; i < join->input->n; i++)
-	{
-		/* wherever it is, it matches nothing */
-		if (!known[i])
-			tags[i] = 0;
-		rows[n] = i;
-		n += known[i] || !drops_unmatched(join);
-	}
-	spill_rows(join->spill, rows, n, tags);
-}
-
 /* Keep those rows of the input that may be of use; false if there are none. */
 static bool
 keep_useful(VectorJoin *join)
@@ -281,7 +160,7 @@ keep_useful(VectorJoin *join)
 	int			n = 0;
 
 	/* of which rows there is an answer only with the further condition */
-	if (!drops_unmatched(join) && (join->type == JOIN_LEFT || join->quals != NULL))
+	if (!join_drops_unmatched(join) && (join->type == JOIN_LEFT || join->quals != NULL))
 		return true;
 	for (int i = 0; i < input->n; i++)
 	{
@@ -312,7 +191,7 @@ look_up(VectorJoin *join)
 	uint64		tags[BATCH_ROWS];
 	bool		known[BATCH_ROWS];
 
-	find_tags(join, tags, known);
+	join_find_tags(join, tags, known);
 	join_table_find(join->build->table, join->values, tags, known, input->n, join->next);
 	if (!keep_useful(join))
 		return false;
@@ -321,128 +200,6 @@ look_up(VectorJoin *join)
 	memset(join->matched, 0, sizeof(bool) * input->n);
 
 	return true;
-}
-
-/* ---- partitions ---- */
-
-static PartitionPair *
-pair_of(List *pairs, int number)
-{
-	ListCell   *lc;
-
-	foreach(lc, pairs)
-	{
-		PartitionPair *pair = lfirst(lc);
-
-		if (spill_number(pair->build != NULL ? pair->build : pair->probe) == number)
-			return pair;
-	}
-	return NULL;
-}
-
-/* The rows of the input have been written: pair their partitions with those of the build side. */
-static void
-pair_partitions(VectorJoin *join)
-{
-	MemoryContext old = MemoryContextSwitchTo(join->spill_context);
-	List	   *probes = spill_end(join->spill, &join->build->spilled_bytes);
-	List	   *pairs = NIL;
-	ListCell   *lc;
-
-	join->spill = NULL;
-	foreach(lc, join->build->partitions)
-	{
-		PartitionPair *pair = palloc0(sizeof(PartitionPair));
-
-		pair->build = lfirst(lc);
-		pairs = lappend(pairs, pair);
-	}
-	join->build->partitions = NIL;
-	foreach(lc, probes)
-	{
-		PartitionPair *pair = pair_of(pairs, spill_number(lfirst(lc)));
-
-		if (pair == NULL)
-		{
-			pair = palloc0(sizeof(PartitionPair));
-			pairs = lappend(pairs, pair);
-		}
-		Assert(pair->probe == NULL);
-		pair->probe = lfirst(lc);
-	}
-	/* before those of other partitions: there are never many files */
-	join->pairs = list_concat(pairs, join->pairs);
-	MemoryContextSwitchTo(old);
-}
-
-static void
-close_pair(PartitionPair *pair)
-{
-	if (pair->build != NULL)
-		spill_close(pair->build);
-	if (pair->probe != NULL)
-		spill_close(pair->probe);
-}
-
-/* Fill the table from a source; where it does not fit the input is written, too. */
-static void
-fill_table(VectorJoin *join, Source *source, int level)
-{
-	if (join_build_run(join->build, source, level, join->spill_context))
-		return;
-	else
-	{
-		MemoryContext old = MemoryContextSwitchTo(join->spill_context);
-
-		join->divided = true;
-		join->spill = spill_begin_partitions(join->input, level + 1, join->build->npartitions);
-		MemoryContextSwitchTo(old);
-	}
-}
-
-/* A source without rows. */
-static bool
-next_of_nothing(Source *source, Batch *batch)
-{
-	return false;
-}
-
-static void
-end_nothing(Source *source)
-{
-}
-
-static const SourceMethods nothing_methods = {.next = next_of_nothing,.end = end_nothing};
-static Source nothing = {.methods = &nothing_methods};
-
-/* The source of the input has ended: go on with the next partition, if there is one. */
-static bool
-next_partition(VectorJoin *join)
-{
-	Batch	   *input = join->input;
-
-	input->source->methods->end(input->source);
-	input->source = join->below;
-	if (join->spill != NULL)
-		pair_partitions(join);
-	while (join->pairs != NIL)
-	{
-		PartitionPair *pair = linitial(join->pairs);
-
-		join->pairs = list_delete_first(join->pairs);
-		if ((pair->probe == NULL && !returns_unmarked(join)) || (pair->build == NULL && drops_unmatched(join)))
-		{
-			close_pair(pair);
-			continue;
-		}
-		if (pair->build == NULL)
-			join_table_reset(join->build->table);
-		else
-			fill_table(join, spill_source(pair->build), spill_level(pair->build));
-		input->source = pair->probe == NULL ? &nothing : spill_source(pair->probe);
-		return true;
-	}
-	return false;
 }
 
 /* ---- pairs ---- */
@@ -499,7 +256,7 @@ next_input(VectorJoin *join)
 		CHECK_FOR_INTERRUPTS();
 		if (join->exhausted)
 		{
-			if (!next_partition(join))
+			if (!join_next_partition(join))
 				break;
 			join->exhausted = false;
 		}
@@ -507,13 +264,13 @@ next_input(VectorJoin *join)
 		join->ahead = false;
 		if (join->exhausted)
 		{
-			if (returns_unmarked(join))
+			if (join_returns_unmarked(join))
 				begin_walk(join);
 		}
 		else if (input->n == 0)
 			continue;
 		else if (join->spill != NULL)
-			spill_input(join);
+			join_spill_input(join);
 		else
 			(void) look_up(join);
 	}
@@ -773,7 +530,7 @@ build_table(VectorJoin *join)
 		ExecReScan(join->build->plan);
 	join->read = join->built = true;
 	MemoryContextSwitchTo(old);
-	fill_table(join, join->build->rows, 0);
+	join_fill_table(join, join->build->rows, 0);
 }
 
 /* The join whose rows a join reads, or NULL if it reads the table's. */
@@ -787,7 +544,7 @@ join_below(const VectorJoin *join)
 static bool
 leaves_nothing(const VectorJoin *join)
 {
-	return join->built && !join->divided && drops_unmatched(join) && join_table_count(join->build->table) == 0;
+	return join->built && !join->divided && join_drops_unmatched(join) && join_table_count(join->build->table) == 0;
 }
 
 /* Has a join rows if that below it has none? It is asked for joins from the last one down to one that is not included. */
@@ -796,7 +553,7 @@ has_rows_without(const VectorJoin *last, const VectorJoin *below)
 {
 	for (const VectorJoin *join = last; join != below; join = join_below(join))
 	{
-		if (returns_unmarked(join))
+		if (join_returns_unmarked(join))
 			return true;
 	}
 	return false;
@@ -817,8 +574,8 @@ leaves_none_of(const VectorJoin *last, const VectorJoin *join)
 static bool
 is_before(const VectorJoin *one, const VectorJoin *other)
 {
-	if (drops_unmatched(one) != drops_unmatched(other))
-		return drops_unmatched(one);
+	if (join_drops_unmatched(one) != join_drops_unmatched(other))
+		return join_drops_unmatched(one);
 	return one->cost < other->cost;
 }
 
@@ -933,21 +690,12 @@ static void
 end(Source *source)
 {
 	VectorJoin *join = (VectorJoin *) source;
-	ListCell   *lc;
 
 	if (join->input->source != join->below)
 		join->input->source->methods->end(join->input->source);
 	join->input->source = join->below;
 	join->below->methods->end(join->below);
-	/* another join has left nothing of the rows that were to be written */
-	if (join->spill != NULL)
-		pair_partitions(join);
-	Assert(join->build->partitions == NIL);
-	foreach(lc, join->pairs)
-		close_pair(lfirst(lc));
-	join->pairs = NIL;
-	if (join->spill_context != NULL)
-		MemoryContextReset(join->spill_context);
+	join_forget_partitions(join);
 	if (join->divided)
 		join->built = join->divided = false;
 	if (join->reversed && join->built)
@@ -957,7 +705,7 @@ end(Source *source)
 }
 
 /* Parallel workers share what is below all joins. */
-static const SourceMethods join_methods = {
+const SourceMethods join_methods = {
 	.next = next_rows,
 	.load = load,
 	.load_only = load_only,
@@ -966,239 +714,3 @@ static const SourceMethods join_methods = {
 	.keep = keep,
 	.end = end,
 };
-
-/* ---- compilation ---- */
-
-/* What the joins above one, from `above` on, and the outputs need of its rows, and of the joins before it. */
-static Bitmapset *
-needed_above(JoinRows *rows, int above, List *outputs)
-{
-	Bitmapset  *attnos = batch_attnos(outputs);
-
-	for (int i = above; i < list_length(rows->specs); i++)
-	{
-		JoinSpec   *spec = list_nth(rows->specs, i);
-
-		attnos = bms_join(attnos, batch_attnos(spec->outer_keys));
-		attnos = bms_join(attnos, batch_attnos(spec->quals));
-		attnos = bms_join(attnos, batch_attnos(spec->others));
-	}
-	return attnos;
-}
-
-/* Those of some attributes that come before the first column of a plan. */
-static Bitmapset *
-attributes_before(Bitmapset *attnos, AttrNumber first)
-{
-	Bitmapset  *result = NULL;
-	int			attno = -1;
-
-	while ((attno = bms_next_member(attnos, attno)) >= 0 && attno <= first)
-		result = bms_add_member(result, attno);
-	return result;
-}
-
-/* What is needed of the table after the filter. */
-Bitmapset *
-joins_needed(JoinRows *rows, List *outputs)
-{
-	return attributes_before(needed_above(rows, 0, outputs), rows->first);
-}
-
-/* The columns of a join's own plan that are needed, by their numbers. */
-static Bitmapset *
-own_columns(const JoinSpec *spec, Bitmapset *attnos)
-{
-	Bitmapset  *result = NULL;
-
-	for (int i = 1; i <= spec->ncolumns; i++)
-	{
-		if (bms_is_member(spec->first + i, attnos))
-			result = bms_add_member(result, i);
-	}
-	return result;
-}
-
-/* Where each column of the output comes from. */
-static void
-find_origins(VectorJoin *join, const JoinSpec *spec)
-{
-	Batch	   *output = join->output;
-
-	join->origins = palloc(sizeof(int) * Max(output->ncolumns, 1));
-	for (int c = 0; c < output->ncolumns; c++)
-	{
-		AttrNumber	attno = output->columns[c].attno;
-
-		if (attno <= spec->first)
-		{
-			join->origins[c] = batch_index(join->input, attno);
-			Assert(join->origins[c] >= 0);
-		}
-		else
-			join->origins[c] = -1 - batch_index(&join->build->batch, attno - spec->first);
-	}
-}
-
-/* Does a node read a table of a few pages, which takes next to nothing? */
-static bool
-reads_small_table(PlanState *node)
-{
-	return RelationGetNumberOfBlocks(((ScanState *) node)->ss_currentRelation) <= SMALL_PAGES;
-}
-
-static VectorJoin *
-create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilter *filter, Batch *output)
-{
-	JoinSpec   *spec = list_nth(rows->specs, number);
-	VectorJoin *join = palloc0(sizeof(VectorJoin));
-	Bitmapset  *attnos = needed_above(rows, number + 1, outputs);
-	ListCell   *lc;
-
-	attnos = bms_join(attnos, batch_attnos(spec->quals));
-	attnos = bms_join(attnos, batch_attnos(spec->others));
-	attnos = attributes_before(attnos, spec->first + spec->ncolumns);
-
-	/*
-	 * each of several processes would mark entries of its own, and rows that
-	 * nothing matches have no columns for further conditions
-	 */
-	Assert(!spec->reversed || ((spec->type == JOIN_SEMI || spec->type == JOIN_ANTI) && !spec->shared && spec->others == NIL));
-	join->source.methods = &join_methods;
-	join->type = spec->type;
-	join->reversed = spec->reversed;
-	join->cost = spec->cost;
-	join->input = input;
-	join->below = input->source;
-	join->filter = filter;
-	join->output = output;
-	batch_init(output, rows->tupdesc, NULL, attnos, input->parent);
-	output->source = &join->source;
-	join->join_keys = join_keys_create(spec->clauses);
-	join->build = join_build_create(spec, join->join_keys, own_columns(spec, attnos), input->parent);
-	find_origins(join, spec);
-	foreach(lc, spec->outer_keys)
-		join->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), input);
-	if (spec->quals != NIL)
-		join->quals = vector_filter_compile(spec->quals, output);
-	if (spec->others != NIL)
-		join->others = vector_filter_compile(spec->others, output);
-
-	return join;
-}
-
-/* Have the keys of a join remove rows of the table, where they are columns of it. */
-static void
-add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuild *build)
-{
-	ListCell   *lc;
-
-	if (spec->type != JOIN_INNER && spec->type != JOIN_SEMI && !spec->reversed)
-		return;
-	foreach(lc, spec->outer_keys)
-	{
-		int			key = foreach_current_index(lc);
-		Var		   *var = (Var *) planner_strip_relabel(lfirst(lc));
-
-		if (!IsA(var, Var) || var->varattno > rows->first || !join_keys_integer(build->join_keys, key))
-			continue;
-		if (first->key_filter == NULL)
-			first->key_filter = join_key_filter_create(first->filter);
-		join_key_filter_add(first->key_filter, build, key, batch_index(first->input, var->varattno),
-							join_keys_outer_type(build->join_keys, key));
-	}
-}
-
-/*
- * The source of the rows of all joins, for a batch that is initialized here.
- * Its input is the table's batch, with its filter. The batch of the table, as
- * those of joins that are not the last one, has memory of its own, which lives
- * as long as its rows are joined. Everything is in the current context.
- */
-Source *
-joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output)
-{
-	Batch	   *input = table;
-	int			n = list_length(rows->specs);
-	VectorJoin *first = NULL;
-
-	for (int i = 0; i < n; i++)
-	{
-		Batch	   *next = i == n - 1 ? output : palloc0(sizeof(Batch));
-		VectorJoin *join = create_join(rows, i, outputs, input, i == 0 ? filter : NULL, next);
-
-		if (i == 0)
-		{
-			first = join;
-			first->is_small = reads_small_table(table->parent);
-		}
-		add_key_filter(rows, first, list_nth(rows->specs, i), join->build);
-		if (i < n - 1)
-			next->econtext = CreateExprContext(table->parent->state);
-		input = next;
-	}
-	if (first->key_filter != NULL)
-	{
-		table->source->excludes = join_key_filter_excludes;
-		table->source->filter = first->key_filter;
-	}
-	return output->source;
-}
-
-/*
- * Parameters have changed: have the plans read again that depend on them, or
- * whose keys do. Called after end().
- */
-void
-joins_forget(Source *source, const Bitmapset *changed)
-{
-	while (source->methods == &join_methods)
-	{
-		VectorJoin *join = (VectorJoin *) source;
-
-		Assert(!join->begun);
-		if (join->build->plan->chgParam != NULL || bms_overlap(join->build->params, changed))
-			join->built = false;
-		source = join->below;
-	}
-}
-
-/* The build side of a join, which is `above` joins below the last one, whose source is given. */
-JoinBuild *
-join_build_of(Source *source, int above)
-{
-	VectorJoin *join = (VectorJoin *) source;
-
-	while (above-- > 0)
-		join = (VectorJoin *) join->below;
-	Assert(join->source.methods == &join_methods);
-	return join->build;
-}
-
-/* The sources of build sides whose plans processes run together; the source is that of the last join. */
-List *
-joins_shared_rows(Source *source)
-{
-	List	   *result = NIL;
-
-	while (source->methods == &join_methods)
-	{
-		VectorJoin *join = (VectorJoin *) source;
-
-		if (shared_rows_applies(join->build->rows))
-			result = lappend(result, join->build->rows);
-		source = join->below;
-	}
-	return result;
-}
-
-/* What removes rows of the table, of the last join's source; or NULL. */
-JoinKeyFilter *
-join_key_filter_of(Source *source)
-{
-	VectorJoin *join = (VectorJoin *) source;
-
-	while (join->below->methods == &join_methods)
-		join = (VectorJoin *) join->below;
-	return join->key_filter;
-}
