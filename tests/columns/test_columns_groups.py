@@ -159,6 +159,16 @@ def key(chance: random.Random) -> str:
             return chance.choice([name for name in COLUMNS if name != "score"])
 
 
+def key_of(chance: random.Random, other: str) -> str:
+    """A key that follows from another one; more often from a column."""
+    forms = ["({})::text", "({}) IS NULL", "coalesce(({})::text, 'none')"]
+    if other in INTEGERS:
+        forms += ["{} % 100", "{} - 1", "-{}"]
+    if other in STRINGS:
+        forms += ["length({})", "upper({})", "{} || 'x'"]
+    return chance.choice(forms).format(other)
+
+
 def generated(chance: random.Random) -> tuple[str, bool]:
     """A query, and whether its rows have an order."""
     where = f" WHERE {chance.choice(CONDITIONS)}" if chance.random() < 0.4 else ""
@@ -168,6 +178,8 @@ def generated(chance: random.Random) -> tuple[str, bool]:
     keys = [key(chance) for _ in range(chance.choice((0, 1, 1, 2, 3)))]
     if not keys:
         return f"SELECT {', '.join(aggregates)} FROM s{where}", False
+    if chance.random() < 0.3:
+        keys.insert(chance.randrange(len(keys) + 1), key_of(chance, chance.choice(keys)))
     groups = ", ".join(str(n + 1) for n in range(len(keys)))
     text = f"SELECT {', '.join([*keys, *aggregates])} FROM s{where} GROUP BY {groups}"
     if chance.random() < 0.1:

@@ -291,6 +291,10 @@ class Generator:
         sizes = [chance.choice(choices) for choices in ((1, 1, 2, 3, 5), (0, 0, 1, 1, 1, 2, 3), (0, 0, 1, 1, 2))]
         aggregates = tuple(self._aggregate(odd and chance.random() < 0.6) for _ in range(sizes[0]))
         keys = tuple(self._key(odd and chance.random() < 0.4) for _ in range(sizes[1]))
+        plain = [key.sql for key in keys if key.sql in SUPPORTED and not key.ambiguous]
+        if plain and chance.random() < 0.3:
+            follows = self._key_of(chance.choice(plain))
+            keys = (*keys, follows) if chance.random() < 0.5 else (follows, *keys)
         where = tuple(self._condition(2) for _ in range(sizes[2]))
         if where and chance.random() < 0.3:
             term = chance.choice(where)
@@ -530,6 +534,15 @@ class Generator:
         return Part(text, odd=True)
 
     # keys
+
+    def _key_of(self, column: str) -> Part:
+        """A key that follows from another one."""
+        forms = ["{}::text", "{} IS NULL", "coalesce({0}::text, 'none')"]
+        if column in INTEGERS:
+            forms += ["{} % 3", "{} / 5", "{} & 6"]
+        if column in TEXTS:
+            forms += ["length({})", "upper({})", "{} || 'x'"]
+        return Part(self._chance.choice(forms).format(column))
 
     def _key(self, odd: bool) -> Part:
         chance = self._chance

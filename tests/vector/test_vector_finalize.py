@@ -72,6 +72,45 @@ def test_volatile_outputs_that_are_equal(vectors: Connection) -> None:
     assert len({number for _, one, other, _ in rows for number in (one, other)}) == 2 * len(rows)
 
 
+FOLLOWING = (
+    "SELECT x, x + 1, x % 7, count(*) FROM data GROUP BY 1, 2, 3",
+    "SELECT x + 1, grp, x, sum(id), x IS NULL FROM data GROUP BY 1, 2, 3, 5",
+    "SELECT length(t), t, upper(t), count(*), max(x) FROM data GROUP BY 1, 2, 3",
+    "SELECT t || x, t, x, -x, avg(x) FROM data GROUP BY 1, 2, 3, 4 ORDER BY 5 DESC, 1 LIMIT 7",
+    "SELECT grp, grp * 2, count(DISTINCT x % 50) FROM data GROUP BY 1, 2",
+    "SELECT grp::text, grp, count(DISTINCT t), count(DISTINCT x % 3) FROM data GROUP BY 1, 2",
+    "SELECT -grp, grp, percentile_disc(grp / 10.0) WITHIN GROUP (ORDER BY id) FROM data GROUP BY 1, 2",
+    "SELECT f, f::text, -f, count(*) FROM data GROUP BY 1, 2, 3",
+)
+
+
+@pytest.mark.parametrize("query", FOLLOWING)
+def test_keys_that_follow_from_others(vectors: Connection, query: str) -> None:
+    make(vectors, last=20_000)
+    vectors.execute("INSERT INTO data SELECT NULL, NULL, NULL, NULL, NULL FROM generate_series(1, 5)")
+    vectors.execute("INSERT INTO data VALUES (1, 2, 3, 0, 'a'), (1, 2, 3, '-0', 'a')")
+    both(vectors, query)
+    vectors.execute("CREATE INDEX ON data USING columns (grp, x, t)")
+    vectors.execute("VACUUM data")
+    both(vectors, query)
+    in_parallel(vectors)
+    vectors.execute("SET pgbillion_rows.vector_exchange = force")
+    both(vectors, query)
+    little_memory(vectors)
+    both(vectors, query)
+    vectors.execute("SET max_parallel_workers_per_gather = 0")
+    both(vectors, query)
+
+
+def test_errors_of_keys_that_follow(vectors: Connection) -> None:
+    make(vectors, last=2_000)
+    vectors.execute("INSERT INTO data VALUES (1, 1, 2147483647, 1, 'a')")
+    query = "SELECT x, x + 1, count(*) FROM data GROUP BY 1, 2 ORDER BY 3 LIMIT 1"
+    assert plans.vectorized(plans.explain(vectors, query))
+    with pytest.raises(errors.NumericValueOutOfRange):
+        vectors.execute(query.encode())
+
+
 def little_memory(conn: Connection) -> None:
     conn.execute("SET work_mem = '64kB'; SET hash_mem_multiplier = 1")
 

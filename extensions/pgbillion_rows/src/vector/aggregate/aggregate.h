@@ -119,6 +119,8 @@ typedef struct AggKind
 	const struct AggKind *for_average;
 
 	bool		counts;			/* it looks at no value, only for NULLs */
+	bool		is_output;		/* the state is the transition value, a Datum
+								 * by value that is never NULL */
 	bool		adds_floats;	/* the order of rows matters */
 	bool		uses_ids;		/* it gains from knowing the numbers of groups */
 	bool		by_row;			/* PostgreSQL's function is called for each
@@ -338,6 +340,23 @@ aggregates_output(const Aggregates *aggregates, int output, const char *entry, b
 	if (agg->base != NULL)
 		return integer_derived_output(agg, entry, isnull);
 	return agg->kind->output(agg, entry + agg->offset, isnull);
+}
+
+/* The same of n groups. */
+static inline void
+aggregates_outputs(const Aggregates *aggregates, int output, char *const *entries, int n, Datum *values, bool *nulls)
+{
+	const VectorAgg *agg = aggregates->of_output[output];
+
+	if (agg->base == NULL && agg->kind->is_output)
+	{
+		for (int i = 0; i < n; i++)
+			values[i] = *(const Datum *) (entries[i] + agg->offset);
+		memset(nulls, 0, sizeof(bool) * n);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		values[i] = aggregates_output(aggregates, output, entries[i], &nulls[i]);
 }
 
 #endif							/* PGBILLION_VECTOR_AGGREGATE_H */

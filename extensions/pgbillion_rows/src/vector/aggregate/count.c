@@ -95,12 +95,15 @@ count_output(const VectorAgg *agg, const void *state, bool *isnull)
 	return Int64GetDatum(*(const int64 *) state);
 }
 
+StaticAssertDecl(sizeof(int64) == sizeof(Datum), "a count is a Datum");
+
 const AggKind count_kinds[] = {
 	{
 		.transitions = {F_INT8INC, F_INT8INC_ANY},
 		.state_size = sizeof(int64),
 		.initial = "0",
 		.counts = true,
+		.is_output = true,
 		.advance_batch = count,
 		.combine = add_counts,
 		.output = count_output,

@@ -14,7 +14,7 @@
  * way: of equal values the first is shown.
  *
  * A key may be an expression of one column: the column's codes stand for it,
- * and it is evaluated once for each combination. So are expressions that have
+ * and it is evaluated once for each combination, as are keys that follow from others. So are expressions that have
  * codes of their own, from any source: the hours of timestamps.
  *
  *-------------------------------------------------------------------------
@@ -29,6 +29,8 @@
 struct GroupByCode
 {
 	int			nkeys;
+	int			ncompared;		/* the first of them: combinations are of
+								 * their codes */
 	VectorExpr **keys;
 	const bool *is_varlena;		/* is each a varlena? */
 	int		   *columns;		/* from whose values each follows */
@@ -52,19 +54,20 @@ static char sought_entry;
 #define SOUGHT (&sought_entry)
 
 /*
- * For these keys, of which some may be varlenas; NULL if there can be no codes
- * of one. Memory belongs to the current context, and both arrays must live as
+ * For these keys, of which some may be varlenas, and all follow from the first
+ * ncompared; NULL if there can be no codes of one of these. Memory belongs to the current context, and both arrays must live as
  * long.
  */
 GroupByCode *
-group_by_code_create(VectorExpr **keys, const bool *is_varlena, int nkeys)
+group_by_code_create(VectorExpr **keys, const bool *is_varlena, int nkeys, int ncompared)
 {
 	GroupByCode *by_code = palloc0(sizeof(GroupByCode));
 
 	by_code->nkeys = nkeys;
-	by_code->columns = palloc(sizeof(int) * nkeys);
-	by_code->serials = palloc0(sizeof(uint64) * nkeys);
-	for (int k = 0; k < nkeys; k++)
+	by_code->ncompared = ncompared;
+	by_code->columns = palloc(sizeof(int) * ncompared);
+	by_code->serials = palloc0(sizeof(uint64) * ncompared);
+	for (int k = 0; k < ncompared; k++)
 	{
 		by_code->columns[k] = vector_expr_determinant(keys[k]);
 		if (by_code->columns[k] < 0)
@@ -102,7 +105,7 @@ get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
 	bool		by_column[GROUP_MAX_KEYS];
 
 	/* those that have to be computed come last */
-	for (int k = 0; k < by_code->nkeys; k++)
+	for (int k = 0; k < by_code->ncompared; k++)
 	{
 		int			n;
 
@@ -112,7 +115,7 @@ get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
 			return false;
 		ncodes *= n;
 	}
-	for (int k = 0; k < by_code->nkeys; k++)
+	for (int k = 0; k < by_code->ncompared; k++)
 	{
 		if (!by_column[k] && !vector_expr_codes(by_code->keys[k], batch, &codes[k]))
 			return false;
@@ -130,7 +133,7 @@ get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
 	by_code->known = true;
 	by_code->twins = false;
 	by_code->ncodes = ncodes;
-	for (int k = 0; k < by_code->nkeys; k++)
+	for (int k = 0; k < by_code->ncompared; k++)
 		by_code->serials[k] = codes[k].serial;
 	memset(by_code->entries, 0, sizeof(by_code->entries[0]) * ncodes);
 
@@ -170,7 +173,7 @@ find_entries(GroupByCode *by_code, GroupTable *table, Batch *batch, const Codes 
 		Datum	   *values = by_code->values + k * BATCH_ROWS;
 		bool	   *nulls = by_code->nulls + k * BATCH_ROWS;
 
-		if (!vector_expr_is_column(by_code->keys[k]))
+		if (k >= by_code->ncompared || !vector_expr_is_column(by_code->keys[k]))
 		{
 			eval_key(by_code->keys[k], by_code->is_varlena[k], batch, rows, n, values, &keys[k]);
 			continue;
@@ -202,10 +205,10 @@ combine_short(GroupByCode *by_code, const Codes *codes, int n, uint8 *ids)
 {
 	int			factor = codes[0].n;
 
-	if (by_code->nkeys == 1)
+	if (by_code->ncompared == 1)
 		return codes[0].codes;
 	memcpy(ids, codes[0].codes, n);
-	for (int k = 1; k < by_code->nkeys; k++)
+	for (int k = 1; k < by_code->ncompared; k++)
 	{
 		const uint8 *own = codes[k].codes;
 
@@ -312,7 +315,7 @@ combine(GroupByCode *by_code, const Codes *codes, int n, uint16 *numbers)
 	int			factor = 1;
 
 	memset(numbers, 0, sizeof(numbers[0]) * n);
-	for (int k = 0; k < by_code->nkeys; k++)
+	for (int k = 0; k < by_code->ncompared; k++)
 	{
 		const uint8 *short_codes = codes[k].codes;
 		const uint16 *long_codes = codes[k].long_codes;

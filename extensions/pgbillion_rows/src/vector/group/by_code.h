@@ -12,7 +12,7 @@
 
 typedef struct GroupByCode GroupByCode;
 
-extern GroupByCode *group_by_code_create(VectorExpr **keys, const bool *is_varlena, int nkeys);
+extern GroupByCode *group_by_code_create(VectorExpr **keys, const bool *is_varlena, int nkeys, int ncompared);
 extern void group_by_code_reset(GroupByCode *by_code);
 extern bool group_by_code(GroupByCode *by_code, GroupTable *table, Batch *batch, uint8 *ids, RowGroups *groups);
 

@@ -170,7 +170,7 @@ prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool g
 		distinct->set = value_set_create(get_typlen(types[0]), limit);
 	else
 	{
-		distinct->seen = group_table_create(grouped ? 2 : 1, types, collations, 0, no_states, NULL);
+		distinct->seen = group_table_create(grouped ? 2 : 1, grouped ? 2 : 1, types, collations, 0, no_states, NULL);
 		group_table_set_limit(distinct->seen, limit);
 		group_table_spill(distinct->seen);
 	}

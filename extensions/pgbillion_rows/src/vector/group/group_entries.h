@@ -42,9 +42,15 @@ typedef struct EntryList
 struct GroupTable
 {
 	int			nkeys;
+	int			ncompared;		/* the first of them, from which the others
+								 * follow */
 	Key		   *keys;
-	bool		direct;			/* the tag is the key */
+	bool		direct;			/* the tag is the one key that is compared */
+	uint64	   *masks;			/* of keys that are compared, if these bits of
+								 * their values are all that tells them apart;
+								 * else NULL, and entries have their words */
 	bool		self_contained; /* no key points to its value */
+	int			states_offset;	/* in an entry */
 	Size		entry_size;
 	char	  **dense;			/* direct: entries of keys from dense_base on,
 								 * or NULL */
@@ -66,13 +72,17 @@ struct GroupTable
 	char	   *chunk;			/* where the next block goes */
 	Size		chunk_left;
 	Size		chunk_bytes;	/* 0: there is none yet */
+	char	   *values;			/* where the next value that a key points to
+								 * goes */
+	Size		values_left;
+	Size		values_bytes;	/* of all, since the last reset */
 	int			npartitions;	/* a power of two */
 	Size		most_block_bytes;	/* of one of several partitions */
 	EntryList  *lists;			/* of each partition */
 	bool		full;
 	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
-	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
-								 * NULL */
+	uint64	   *words;			/* of their keys that are compared, BATCH_ROWS
+								 * of each; direct: NULL */
 
 	/* rows that found no room, one entry each, in the caller's order */
 	char	   *overflow;		/* BATCH_ROWS entries */
@@ -109,5 +119,6 @@ entries_are_self_contained(const GroupTable *table)
 
 extern EntryBlock *group_next_block(GroupTable *table, GroupWalk *walk);
 extern char *group_resident_entry(GroupTable *table, uint64 tag);
+extern Datum group_copy_value(GroupTable *table, int key, Datum value);
 
 #endif							/* PGBILLION_VECTOR_GROUP_ENTRIES_H */

@@ -157,6 +157,14 @@ group_record_next(GroupTable *table, char *record)
 	return record + (entries_are_self_contained(table) ? table->entry_size : ENTRY_HEAD(record)->id);
 }
 
+/* The word of a key that is compared, of an entry or a record; 0 of NULL. */
+static inline uint64
+word_of(GroupTable *table, const char *entry, int key)
+{
+	return table->masks != NULL ? (uint64) ENTRY_KEYS(entry)[key] & table->masks[key] :
+		ENTRY_WORDS(entry, table->nkeys)[key];
+}
+
 /* The tag of a resident entry, or of a record. */
 static inline uint64
 tag_of(GroupTable *table, const char *entry)
@@ -164,23 +172,9 @@ tag_of(GroupTable *table, const char *entry)
 	uint64		tag = 0;
 
 	if (table->direct)
-	{
-		Datum		value = ENTRY_KEYS(entry)[0];
-
-		switch (table->keys[0].len)
-		{
-			case 1:
-				return (uint8) value;
-			case 2:
-				return (uint16) value;
-			case 4:
-				return (uint32) value;
-			default:
-				return (uint64) value;
-		}
-	}
-	for (int k = 0; k < table->nkeys; k++)
-		tag = key_mix(tag, ENTRY_WORDS(entry, table->nkeys)[k]);
+		return (uint64) ENTRY_KEYS(entry)[0] & table->masks[0];
+	for (int k = 0; k < table->ncompared; k++)
+		tag = key_mix(tag, word_of(table, entry, k));
 	return tag;
 }
 
@@ -233,13 +227,9 @@ add_record(GroupTable *table, char *record, uint64 tag)
 	for (int k = 0; k < table->nkeys; k++)
 	{
 		Datum		key = PointerGetDatum(record + (Size) ENTRY_KEYS(record)[k]);
-		MemoryContext old;
 
-		if (!key_is_apart(table, record, k))
-			continue;
-		old = MemoryContextSwitchTo(table->context);
-		ENTRY_KEYS(entry)[k] = datumCopy(key, false, table->keys[k].len);
-		MemoryContextSwitchTo(old);
+		if (key_is_apart(table, record, k))
+			ENTRY_KEYS(entry)[k] = group_copy_value(table, k, key);
 	}
 	copy_pointed(table, entry);
 
@@ -250,17 +240,16 @@ add_record(GroupTable *table, char *record, uint64 tag)
 static inline bool
 same_as_record(GroupTable *table, char *entry, char *record)
 {
-	int			nkeys = table->nkeys;
 	bool		same = ENTRY_HEAD(entry)->nulls == ENTRY_HEAD(record)->nulls;
 
-	for (int k = 0; same && k < nkeys; k++)
+	for (int k = 0; same && k < table->ncompared; k++)
 	{
-		uint64		word = ENTRY_WORDS(record, nkeys)[k];
+		uint64		word = word_of(table, record, k);
 		Datum		value = ENTRY_KEYS(record)[k];
 
 		if (key_is_apart(table, record, k))
 			value = PointerGetDatum(record + (Size) value);
-		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
+		same = word_of(table, entry, k) == word &&
 			(!key_word_is_hash(&table->keys[k], word) || (ENTRY_HEAD(record)->nulls >> k & 1) != 0 ||
 			 key_equal(&table->keys[k], ENTRY_KEYS(entry)[k], value));
 	}
@@ -274,7 +263,7 @@ merge_record(GroupTable *table, char *record, uint64 tag)
 	uint64		s = key_slot_of(&table->slots, tag);
 	char	   *entry;
 
-	if (table->direct && ENTRY_HEAD(record)->nulls != 0)
+	if (table->direct && (ENTRY_HEAD(record)->nulls & 1) != 0)
 	{
 		entry = table->null_entry;
 		if (entry == NULL)
@@ -307,16 +296,20 @@ group_table_merge(GroupTable *table, char **records, int n, char **entries)
 	{
 		tags[i] = tag_of(table, records[i]);
 		set_pointers(table, records[i]);
-		__builtin_prefetch(&table->slots.slot[key_slot_of(&table->slots, tags[i])]);
 	}
+	for (int i = 0; i < Min(KEY_SLOTS_AHEAD, n); i++)
+		key_slots_fetch(&table->slots, tags[i]);
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = merge_record(table, records[i], tags[i]);
+		char	   *entry;
+
+		key_slots_fetch(&table->slots, tags[Min(i + KEY_SLOTS_AHEAD, n - 1)]);
+		entry = merge_record(table, records[i], tags[i]);
 
 		if (entry != NULL)
 		{
 			/* its state is going to be changed */
-			__builtin_prefetch(entry + sizeof(EntryHead), 1);
+			__builtin_prefetch(entry + table->states_offset, 1);
 			records[found] = records[i];
 			entries[found++] = entry;
 		}

@@ -40,12 +40,17 @@
 /* Number of groups that are looked up at a time to be returned. */
 #define WALKED 64
 
+/* Up to this number of groups that a choice may want, they are listed. */
+#define MAX_CANDIDATES 16384
+
 typedef struct Groups
 {
 	Sink		sink;
 	int			noutputs;
 	int		   *key_of_output;	/* or -1 */
 	int			nkeys;
+	int			ncompared;		/* the first of them, from which the others
+								 * follow */
 	VectorExpr **keys;
 	bool	   *key_is_varlena;
 	Datum	   *key_values;		/* detoasted */
@@ -59,6 +64,10 @@ typedef struct Groups
 	int			next_overflow;
 	bool		finished;
 	bool		chosen;			/* has the choice been offered all? */
+	char	  **candidates;		/* room for MAX_CANDIDATES groups */
+	int			ncandidates;	/* those that may be wanted, in the order of
+								 * the walk; -1: too many to be listed */
+	int			next_candidate;
 	GroupWalk	walk;
 	char	   *walked[WALKED];
 	int			nwalked;
@@ -243,6 +252,8 @@ rewind_groups(Groups *groups)
 {
 	groups->finished = true;
 	groups->chosen = false;
+	groups->ncandidates = -1;
+	groups->next_candidate = 0;
 	memset(&groups->walk, 0, sizeof(GroupWalk));
 	groups->nwalked = groups->next_walked = 0;
 }
@@ -293,6 +304,9 @@ next_entry(Groups *groups)
 	}
 	if (!groups->finished)
 		return NULL;
+	if (groups->ncandidates >= 0)
+		return groups->next_candidate < groups->ncandidates ?
+			groups->candidates[groups->next_candidate++] : NULL;
 	if (groups->next_walked == groups->nwalked)
 	{
 		groups->nwalked = group_table_walk(groups->table, &groups->walk, groups->walked, WALKED);
@@ -328,10 +342,17 @@ show_keys(void *arg, char *entry)
 {
 	Groups	   *groups = arg;
 	TupleTableSlot *slot = groups->aggregates->keys;
+	int			column = 0;
 
 	ExecClearTuple(slot);
-	for (int k = 0; k < groups->nkeys; k++)
-		slot->tts_values[k] = group_table_key(groups->table, entry, k, &slot->tts_isnull[k]);
+	for (int i = 0; i < groups->noutputs; i++)
+	{
+		if (groups->key_of_output[i] < 0)
+			continue;
+		slot->tts_values[column] = group_table_key(groups->table, entry, groups->key_of_output[i],
+												   &slot->tts_isnull[column]);
+		column++;
+	}
 	ExecStoreVirtualTuple(slot);
 }
 
@@ -352,6 +373,42 @@ compare_with_chosen(Groups *groups, char *entry)
 	return result;
 }
 
+/* List those of n groups that may be wanted by the first key of the choice; return how many. */
+static int
+sift(Groups *groups, char *const *entries, int n, uint16 *rows)
+{
+	GroupChoice *choice = groups->sink.choice;
+	int			output = choice->outputs[0];
+	Datum		values[WALKED];
+	bool		nulls[WALKED];
+
+	if (groups->key_of_output[output] >= 0)
+		group_table_keys(groups->table, entries, n, groups->key_of_output[output], values, nulls);
+	else
+		aggregates_outputs(groups->aggregates, output, entries, n, values, nulls);
+	return choice->sift(choice, values, nulls, n, rows);
+}
+
+/* List a group that may be wanted. The list is given up if there are too many. */
+static void
+add_candidate(Groups *groups, char *entry)
+{
+	if (groups->ncandidates == MAX_CANDIDATES)
+	{
+		int			n = 0;
+
+		/* the choice has become narrower since */
+		for (int i = 0; i < groups->ncandidates; i++)
+		{
+			if (compare_with_chosen(groups, groups->candidates[i]) <= 0)
+				groups->candidates[n++] = groups->candidates[i];
+		}
+		groups->ncandidates = n > MAX_CANDIDATES / 2 ? -1 : n;
+	}
+	if (groups->ncandidates >= 0)
+		groups->candidates[groups->ncandidates++] = entry;
+}
+
 /* Have the choice take groups, before the first is returned. */
 static void
 choose(Groups *groups)
@@ -361,18 +418,30 @@ choose(Groups *groups)
 	char	   *entries[WALKED];
 	Datum		values[GROUP_MAX_KEYS];
 	bool		nulls[GROUP_MAX_KEYS];
+	uint16		rows[WALKED];
 	int			n;
 
 	Assert(groups->finished && groups->noverflow == 0 && choice->nkeys <= GROUP_MAX_KEYS);
+	if (groups->candidates == NULL)
+		groups->candidates = MemoryContextAlloc(GetMemoryChunkContext(groups), sizeof(char *) * MAX_CANDIDATES);
+	groups->ncandidates = 0;
 	while ((n = group_table_walk(groups->table, &walk, entries, WALKED)) > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
+		n = sift(groups, entries, n, rows);
 		for (int i = 0; i < n; i++)
 		{
-			if (compare_with_chosen(groups, entries[i]) >= 0)
+			char	   *entry = entries[rows[i]];
+			int			compared = compare_with_chosen(groups, entry);
+
+			if (compared > 0)
+				continue;
+			if (groups->ncandidates >= 0)
+				add_candidate(groups, entry);
+			if (compared == 0)
 				continue;
 			for (int k = 0; k < choice->nkeys; k++)
-				values[k] = output_of(groups, entries[i], choice->outputs[k], &nulls[k]);
+				values[k] = output_of(groups, entry, choice->outputs[k], &nulls[k]);
 			choice->take(choice, values, nulls);
 		}
 	}
@@ -433,6 +502,15 @@ group_sink_next_entries(Sink *sink, char **entries, int n)
 			found++;
 	} while (found == 0 && take_exchanged(groups));
 	return found;
+}
+
+/* The value of an output that is a key. */
+Datum
+group_sink_key(Sink *sink, char *entry, int output, bool *isnull)
+{
+	Groups	   *groups = (Groups *) sink;
+
+	return group_table_key(groups->table, entry, groups->key_of_output[output], isnull);
 }
 
 /* Are there rows in files, of groups to be returned later? */
@@ -550,27 +628,69 @@ static const SinkMethods groups_methods = {
 
 /* ---- compilation ---- */
 
-/* Compile the group keys among the outputs. */
-static void
-compile_keys(Groups *groups, List *outputs, Batch *batch, Oid *types, Oid *collations)
+/*
+ * Does the key among the outputs, all compiled, follow from another one: is it
+ * the same in all rows in which that one is? Only from a column, whose values
+ * look the same where they are equal.
+ */
+static bool
+follows_from_other(VectorExpr **compiled, List *outputs, int output)
 {
+	int			column = vector_expr_determinant(compiled[output]);
 	ListCell   *lc;
 
 	foreach(lc, outputs)
 	{
-		Expr	   *expr = lfirst(lc);
-		int			k = groups->nkeys;
+		int			i = foreach_current_index(lc);
 
-		groups->key_of_output[foreach_current_index(lc)] = -1;
-		if (IsA(expr, Aggref))
-			continue;
-		groups->key_of_output[foreach_current_index(lc)] = k;
-		types[k] = exprType((Node *) expr);
-		collations[k] = exprCollation((Node *) expr);
-		groups->key_is_varlena[k] = get_typlen(types[k]) == -1;
-		groups->keys[k] = vector_expr_compile(expr, batch);
-		groups->sink.kernel_keys += vector_expr_is_kernel(groups->keys[k]);
-		groups->nkeys++;
+		/* of several that are the same column, the first */
+		if (vector_expr_is_column(compiled[output]) && i >= output)
+			return false;
+		if (i != output && compiled[i] != NULL && column >= 0 && vector_expr_is_column(compiled[i]) &&
+			vector_expr_column(compiled[i]) == column && distinct_equal_is_same(lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
+/* Compile the group keys among the outputs; those that follow from others are the last. */
+static void
+compile_keys(Groups *groups, List *outputs, Batch *batch, Oid *types, Oid *collations)
+{
+	VectorExpr **compiled = palloc0(sizeof(VectorExpr *) * list_length(outputs));
+	bool	   *follows = palloc0(sizeof(bool) * list_length(outputs));
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			compiled[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), batch);
+	}
+	foreach(lc, outputs)
+	{
+		int			i = foreach_current_index(lc);
+
+		groups->key_of_output[i] = -1;
+		follows[i] = compiled[i] != NULL && follows_from_other(compiled, outputs, i);
+		groups->ncompared += compiled[i] != NULL && !follows[i];
+	}
+	for (int pass = 0; pass < 2; pass++)
+	{
+		foreach(lc, outputs)
+		{
+			int			i = foreach_current_index(lc);
+			int			k = groups->nkeys;
+
+			if (compiled[i] == NULL || follows[i] != (pass == 1))
+				continue;
+			groups->key_of_output[i] = k;
+			types[k] = exprType(lfirst(lc));
+			collations[k] = exprCollation(lfirst(lc));
+			groups->key_is_varlena[k] = get_typlen(types[k]) == -1;
+			groups->keys[k] = compiled[i];
+			groups->sink.kernel_keys += vector_expr_is_kernel(compiled[i]);
+			groups->nkeys++;
+		}
 	}
 }
 
@@ -597,15 +717,15 @@ group_sink_create(List *outputs, Batch *batch, bool exchanged, bool apart)
 
 	/* states follow the keys in an entry */
 	groups->aggregates = aggregates_compile(outputs, batch,
-											group_table_states_offset(groups->nkeys, types), memory, apart);
-	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
+											group_table_states_offset(groups->nkeys, groups->ncompared, types), memory, apart);
+	groups->table = group_table_create(groups->nkeys, groups->ncompared, types, collations, groups->aggregates->size,
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);
 	group_table_pointers(groups->table, groups->aggregates->npointers, aggregates_pointer);
 	if (exchanged)
 		groups->sink.exchange = exchange_create(groups->table, groups->aggregates);
 
-	groups->by_code = group_by_code_create(groups->keys, groups->key_is_varlena, groups->nkeys);
+	groups->by_code = group_by_code_create(groups->keys, groups->key_is_varlena, groups->nkeys, groups->ncompared);
 
 	groups->sink.states = groups->aggregates;
 	groups->sink.keys = groups->nkeys;

@@ -13,6 +13,7 @@
 
 extern GroupTable *group_sink_table(Sink *sink);
 extern int	group_sink_next_entries(Sink *sink, char **entries, int n);
+extern Datum group_sink_key(Sink *sink, char *entry, int output, bool *isnull);
 extern bool group_sink_has_spilled(Sink *sink);
 
 #endif							/* PGBILLION_VECTOR_GROUP_SINK_H */

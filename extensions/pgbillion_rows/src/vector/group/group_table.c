@@ -7,7 +7,9 @@
  * compared bit by bit the tag is the key; otherwise it is a hash of a word for
  * each key, and the entry is looked at. A word is mostly all there is to know
  * of a key's value: short strings fit. An entry is a head (which keys are
- * NULL, and the number of the group), the keys, their words, and the states.
+ * NULL, and the number of the group), the keys, their words unless these are the
+ * keys' own bits, and the states.
+ * Keys that follow from others, as x + 1 from x, are kept without being compared.
  *
  * Entries are kept by partitions of a hash of their keys where groups are to be
  * exchanged (exchange.c), and else in the order in which they were made.
@@ -46,16 +48,21 @@
 /* Minimum size, in bytes, of an allocation of entries; a quarter of what exists or is expected if that is more. */
 #define CHUNK_BYTES (256 * 1024)
 
+/* The first allocation of what keys point to, in bytes. */
+#define FIRST_VALUES 1024
+
 /* Up to this number of groups, it is open whether as many come as are expected. */
 #define MANY_ENTRIES 8192
 
 /* Where the states begin in an entry. */
 int
-group_table_states_offset(int nkeys, const Oid *types)
+group_table_states_offset(int nkeys, int ncompared, const Oid *types)
 {
-	bool		direct = nkeys == 1 && group_key_is_bits(types[0]);
+	bool		bits = true;
 
-	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (direct ? 0 : sizeof(uint64) * nkeys);
+	for (int k = 0; k < ncompared; k++)
+		bits &= group_key_is_bits(types[k]);
+	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (bits ? 0 : sizeof(uint64) * ncompared);
 }
 
 static void
@@ -66,6 +73,7 @@ start(GroupTable *table)
 	table->expected = 0;
 	table->null_entry = NULL;
 	table->chunk_left = table->chunk_bytes = 0;
+	table->values_left = table->values_bytes = 0;
 	memset(table->lists, 0, sizeof(EntryList) * table->npartitions);
 	table->full = false;
 	table->dense = NULL;
@@ -73,33 +81,45 @@ start(GroupTable *table)
 }
 
 /*
- * A table for groups of these keys. init() is called on every new entry,
+ * A table for groups of these keys, of which the first ncompared tell groups
+ * apart, and the others follow from these. init() is called on every new entry,
  * which is zeroed except for its keys. The table lives in the current context.
  */
 GroupTable *
-group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
+group_table_create(int nkeys, int ncompared, Oid *types, Oid *collations, int state_size,
 				   void (*init) (void *arg, char *entry), void *arg)
 {
 	GroupTable *table = palloc0(sizeof(GroupTable));
+	bool		bits = true;
 
-	Assert(nkeys > 0 && nkeys <= GROUP_MAX_KEYS);
+	Assert(ncompared > 0 && ncompared <= nkeys && nkeys <= GROUP_MAX_KEYS);
 	table->nkeys = nkeys;
+	table->ncompared = ncompared;
 	table->keys = palloc0(sizeof(Key) * nkeys);
 	for (int i = 0; i < nkeys; i++)
 		group_key_prepare(&table->keys[i], types[i], collations[i]);
-	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
+	for (int k = 0; k < ncompared; k++)
+		bits &= table->keys[k].kind == KEY_BITS;
+	if (bits)
+	{
+		table->masks = palloc(sizeof(uint64) * ncompared);
+		for (int k = 0; k < ncompared; k++)
+			table->masks[k] = group_key_mask(&table->keys[k]);
+	}
+	table->direct = ncompared == 1 && bits;
 	table->self_contained = true;
 	for (int i = 0; i < nkeys; i++)
 		table->self_contained &= table->keys[i].byval;
 	table->npartitions = 1;
 	table->lists = palloc(sizeof(EntryList));
-	table->entry_size = MAXALIGN(group_table_states_offset(nkeys, types) + state_size);
+	table->states_offset = group_table_states_offset(nkeys, ncompared, types);
+	table->entry_size = MAXALIGN(table->states_offset + state_size);
 	table->init = init;
 	table->arg = arg;
 	table->limit = get_hash_memory_limit();
 	table->overflow = palloc(table->entry_size * BATCH_ROWS);
 	if (!table->direct)
-		table->words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
+		table->words = palloc(sizeof(uint64) * ncompared * BATCH_ROWS);
 	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion groups",
 										   ALLOCSET_DEFAULT_SIZES);
 	table->overflow_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion overflowing groups",
@@ -180,6 +200,47 @@ group_table_entry_bytes(int nkeys, Size state_size)
 		state_size + 2 * sizeof(KeySlot);
 }
 
+/* Have room for a value of that size that keys point to. */
+static void
+add_values(GroupTable *table, Size size)
+{
+	/* as with entries, never much of what there may be */
+	Size		wanted = Min(Max(CHUNK_BYTES, table->values_bytes / 4), table->limit / 16);
+
+	if (table->values_bytes == 0)
+		wanted = FIRST_VALUES;
+	table->values_left = MAXALIGN(Max(size, wanted));
+	table->values = MemoryContextAllocHuge(table->context, table->values_left);
+	ask_for_huge_pages(table->values, table->values_left);
+	table->values_bytes += table->values_left;
+}
+
+/* A copy of a key's value, which is passed by reference and detoasted, in the table's memory. */
+Datum
+group_copy_value(GroupTable *table, int key, Datum value)
+{
+	const char *from = DatumGetPointer(value);
+	int16		len = table->keys[key].len;
+	Size		size = len == -1 ? VARSIZE_ANY(from) : datumGetSize(value, false, len);
+	Size		padding = 0;
+	char	   *to;
+
+	/* strings with a short header need no alignment */
+	if (len != -1 || !VARATT_IS_1B(from))
+		padding = (char *) MAXALIGN(table->values) - table->values;
+	if (table->values_left < size + padding)
+	{
+		add_values(table, size);
+		padding = 0;
+	}
+	to = table->values + padding;
+	memcpy(to, from, size);
+	table->values = to + size;
+	table->values_left -= size + padding;
+
+	return PointerGetDatum(to);
+}
+
 /*
  * Put a row's keys into a zeroed entry, copied to the table's memory or not.
  */
@@ -193,12 +254,7 @@ set_keys(GroupTable *table, char *entry, const Values *keys, int row, bool copy)
 		else if (!copy || table->keys[k].byval)
 			ENTRY_KEYS(entry)[k] = keys[k].values[row];
 		else
-		{
-			MemoryContext old = MemoryContextSwitchTo(table->context);
-
-			ENTRY_KEYS(entry)[k] = datumCopy(keys[k].values[row], false, table->keys[k].len);
-			MemoryContextSwitchTo(old);
-		}
+			ENTRY_KEYS(entry)[k] = group_copy_value(table, k, keys[k].values[row]);
 	}
 	table->init(table->arg, entry);
 }
@@ -385,7 +441,8 @@ typedef struct Sought
 {
 	const Values *keys;
 	uint64	   *tags;
-	uint64	   *words;			/* BATCH_ROWS of each key, unless direct */
+	uint64	   *words;			/* BATCH_ROWS of each key that is compared,
+								 * unless direct */
 	uint32		nulls[BATCH_ROWS];	/* a bit per key, unless direct */
 } Sought;
 
@@ -399,13 +456,16 @@ hash_keys(GroupTable *table, Sought *sought, int n)
 	sought->words = table->words;
 	memset(tags, 0, sizeof(uint64) * n);
 	memset(sought->nulls, 0, sizeof(uint32) * n);
-	for (int k = 0; k < table->nkeys; k++)
+	for (int k = 0; k < table->ncompared; k++)
 	{
 		uint64	   *own = sought->words + k * BATCH_ROWS;
 
 		group_key_words(&table->keys[k], &keys[k], n, own);
 		for (int i = 0; i < n; i++)
 			tags[i] = key_mix(tags[i], own[i]);
+	}
+	for (int k = 0; k < table->nkeys; k++)
+	{
 		if (keys[k].has_nulls)
 			for (int i = 0; i < n; i++)
 				sought->nulls[i] |= (uint32) keys[k].nulls[i] << k;
@@ -413,14 +473,21 @@ hash_keys(GroupTable *table, Sought *sought, int n)
 }
 
 /* Has an entry of the same tag the keys of a row? */
-static inline bool
-same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
+static pg_attribute_always_inline bool
+same_keys(GroupTable *table, const Sought *sought, int row, char *entry, bool bits)
 {
 	int			nkeys = table->nkeys;
 	uint32		nulls = sought->nulls[row];
 	bool		same = ENTRY_HEAD(entry)->nulls == nulls;
 
-	for (int k = 0; same && k < nkeys; k++)
+	if (bits)
+	{
+		for (int k = 0; k < table->ncompared; k++)
+			same &= ((uint64) ENTRY_KEYS(entry)[k] & table->masks[k]) == sought->words[k * BATCH_ROWS + row];
+		return same;
+	}
+
+	for (int k = 0; same && k < table->ncompared; k++)
 	{
 		uint64		word = sought->words[k * BATCH_ROWS + row];
 
@@ -431,31 +498,28 @@ same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
 	return same;
 }
 
-/*
- * The slots are on their way: have what they lead to fetched too, and then the
- * strings that have to be compared.
- */
-static void
-fetch_entries(GroupTable *table, const Sought *sought, int n)
+/* The slot of a row is on its way: have what it leads to fetched. */
+static inline void
+fetch_entry(GroupTable *table, const Sought *sought, int row)
 {
-	char	   *found[BATCH_ROWS];
+	KeySlot    *slot = &table->slots.slot[key_slot_of(&table->slots, sought->tags[row])];
 
-	for (int i = 0; i < n; i++)
-	{
-		KeySlot    *slot = &table->slots.slot[key_slot_of(&table->slots, sought->tags[i])];
+	if (slot->tag == sought->tags[row])
+		__builtin_prefetch(slot->entry);
+}
 
-		found[i] = slot->tag == sought->tags[i] ? slot->entry : NULL;
-		__builtin_prefetch(found[i]);
-	}
-	for (int k = 0; k < table->nkeys; k++)
+/* So is its entry: have the strings fetched that have to be compared. */
+static inline void
+fetch_strings(GroupTable *table, const Sought *sought, int row)
+{
+	KeySlot    *slot = &table->slots.slot[key_slot_of(&table->slots, sought->tags[row])];
+
+	if (slot->entry == NULL || slot->tag != sought->tags[row])
+		return;
+	for (int k = 0; k < table->ncompared; k++)
 	{
-		if (table->keys[k].byval)
-			continue;
-		for (int i = 0; i < n; i++)
-		{
-			if (found[i] != NULL && key_word_is_hash(&table->keys[k], sought->words[k * BATCH_ROWS + i]))
-				__builtin_prefetch(DatumGetPointer(ENTRY_KEYS(found[i])[k]));
-		}
+		if (!table->keys[k].byval && key_word_is_hash(&table->keys[k], sought->words[k * BATCH_ROWS + row]))
+			__builtin_prefetch(DatumGetPointer(ENTRY_KEYS((char *) slot->entry)[k]));
 	}
 }
 
@@ -476,7 +540,7 @@ find_null(GroupTable *table, const Values *keys, int row)
 
 /* Find or make the entry of a row; NULL as add_entry() returns it. Inlined with constants. */
 static pg_attribute_always_inline char *
-find_row(GroupTable *table, const Sought *sought, int row, bool direct)
+find_row(GroupTable *table, const Sought *sought, int row, bool direct, bool bits)
 {
 	uint64		tag = sought->tags[row];
 	uint64		s = key_slot_of(&table->slots, tag);
@@ -484,7 +548,7 @@ find_row(GroupTable *table, const Sought *sought, int row, bool direct)
 
 	for (; (entry = table->slots.slot[s].entry) != NULL; s = (s + 1) & (table->slots.nslots - 1))
 	{
-		if (table->slots.slot[s].tag == tag && (direct || same_keys(table, sought, row, entry)))
+		if (table->slots.slot[s].tag == tag && (direct || same_keys(table, sought, row, entry, bits)))
 			return entry;
 	}
 	entry = add_entry(table, sought->keys, row, tag);
@@ -492,11 +556,46 @@ find_row(GroupTable *table, const Sought *sought, int row, bool direct)
 	{
 		table->slots.slot[s].tag = tag;
 		table->slots.slot[s].entry = entry;
-		if (!direct)
-			for (int k = 0; k < table->nkeys; k++)
+		if (!bits)
+			for (int k = 0; k < table->ncompared; k++)
 				ENTRY_WORDS(entry, table->nkeys)[k] = sought->words[k * BATCH_ROWS + row];
 	}
 	return entry;
+}
+
+/*
+ * Find or make the entries of n rows, while what is needed for those that
+ * follow is fetched. Inlined with constants.
+ */
+static pg_attribute_always_inline void
+find_rows(GroupTable *table, const Sought *sought, int n, char **entries, bool direct, bool bits)
+{
+	const int	ahead = KEY_SLOTS_AHEAD;
+	int			states = table->states_offset;
+
+	if (table->slots.nslots <= KEY_SLOTS_NEAR)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = find_row(table, sought, i, direct, bits);
+		return;
+	}
+	for (int i = 0; i < Min(ahead * (direct ? 1 : 3), n); i++)
+		key_slots_fetch(&table->slots, sought->tags[i]);
+	for (int i = 0; i < n; i++)
+	{
+		if (direct)
+			key_slots_fetch(&table->slots, sought->tags[Min(i + ahead, n - 1)]);
+		else
+		{
+			key_slots_fetch(&table->slots, sought->tags[Min(i + 3 * ahead, n - 1)]);
+			fetch_entry(table, sought, Min(i + 2 * ahead, n - 1));
+			if (!bits)
+				fetch_strings(table, sought, Min(i + ahead, n - 1));
+		}
+		entries[i] = find_row(table, sought, i, direct, bits);
+		/* aggregates change them next */
+		__builtin_prefetch(entries[i] + states, 1);
+	}
 }
 
 /* Remember the entries of keys that are close to each other. */
@@ -536,36 +635,19 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	else
 		hash_keys(table, &sought, n);
 
-	/* a table beyond the caches: have all slots of the batch fetched at once */
-	if (table->slots.nslots > 4096)
-	{
-		for (int i = 0; i < n; i++)
-			__builtin_prefetch(&table->slots.slot[key_slot_of(&table->slots, sought.tags[i])]);
-		if (!table->direct)
-			fetch_entries(table, &sought, n);
-	}
-	if (!table->direct)
-	{
-		for (int i = 0; i < n; i++)
-			entries[i] = find_row(table, &sought, i, false);
-	}
+	if (table->masks == NULL)
+		find_rows(table, &sought, n, entries, false, false);
+	else if (!table->direct)
+		find_rows(table, &sought, n, entries, false, true);
 	else if (!keys[0].has_nulls)
-	{
-		for (int i = 0; i < n; i++)
-			entries[i] = find_row(table, &sought, i, true);
-	}
+		find_rows(table, &sought, n, entries, true, true);
 	else
 	{
 		for (int i = 0; i < n; i++)
-			entries[i] = keys[0].nulls[i] ? find_null(table, keys, i) : find_row(table, &sought, i, true);
+			entries[i] = keys[0].nulls[i] ? find_null(table, keys, i) : find_row(table, &sought, i, true, true);
 	}
 	if (dense)
 		remember_dense(table, keys, n, entries);
-	if (table->slots.nslots > 4096)
-	{
-		for (int i = 0; i < n; i++)
-			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
-	}
 
 	return table->noverflow;
 }
@@ -700,6 +782,17 @@ group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
 		found = group_partition_walk(table, walk, entries, n);
 	}
 	return found;
+}
+
+/* A key of n groups. */
+void
+group_table_keys(GroupTable *table, char *const *entries, int n, int key, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < n; i++)
+	{
+		values[i] = ENTRY_KEYS(entries[i])[key];
+		nulls[i] = (ENTRY_HEAD(entries[i])->nulls >> key & 1) != 0;
+	}
 }
 
 Datum

@@ -30,8 +30,8 @@ extern const uint64 *group_table_tags(GroupTable *table);
 extern Size group_table_limit(GroupTable *table);
 extern void group_table_set_limit(GroupTable *table, Size limit);
 extern Size group_table_entry_bytes(int nkeys, Size state_size);
-extern int	group_table_states_offset(int nkeys, const Oid *types);
-extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
+extern int	group_table_states_offset(int nkeys, int ncompared, const Oid *types);
+extern GroupTable *group_table_create(int nkeys, int ncompared, Oid *types, Oid *collations, int state_size,
 									  void (*init) (void *arg, char *entry), void *arg);
 extern void group_table_reset(GroupTable *table);
 extern void group_table_memory(GroupTable *table, StateMemory *memory);
@@ -46,6 +46,7 @@ extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int64 group_table_count(GroupTable *table);
 extern Size group_table_bytes(GroupTable *table);
 extern int	group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n);
+extern void group_table_keys(GroupTable *table, char *const *entries, int n, int key, Datum *values, bool *nulls);
 extern Datum group_table_key(GroupTable *table, char *entry, int key, bool *isnull);
 
 /* ---- group_record.c: for exchange.c ---- */

@@ -125,7 +125,6 @@ static bool
 next_pairs(Regroup *regroup)
 {
 	Batch	   *batch = &regroup->batch;
-	GroupTable *table = group_sink_table(regroup->pairs);
 	char	   *entries[BATCH_ROWS];
 	int			n = group_sink_next_entries(regroup->pairs, entries, BATCH_ROWS);
 
@@ -139,7 +138,7 @@ next_pairs(Regroup *regroup)
 		{
 			bool		isnull = false;
 
-			column->values[i] = c < regroup->nkeys ? group_table_key(table, entries[i], c, &isnull) :
+			column->values[i] = c < regroup->nkeys ? group_sink_key(regroup->pairs, entries[i], c, &isnull) :
 				PointerGetDatum(entries[i]);
 			column->nulls[i] = isnull;
 			column->has_nulls |= isnull;

@@ -45,6 +45,12 @@ struct GroupChoice
 	 */
 	int			(*compare) (GroupChoice *choice, int key, Datum value, bool isnull);
 
+	/*
+	 * List those of n groups which do not come after the last by the first
+	 * key, whose values these are, and return how many.
+	 */
+	int			(*sift) (GroupChoice *choice, const Datum *values, const bool *nulls, int n, uint16 *rows);
+
 	/* The values of all keys of a group that comes before the last. */
 	void		(*take) (GroupChoice *choice, const Datum *values, const bool *nulls);
 };

@@ -132,9 +132,13 @@ hash_pairs(ValueSet *set, const Datum *values, const Datum *groups, int n)
 	else
 		for (int i = 0; i < n; i++)
 			set->tags[i] = hash_pair(set->words[i], (uint64) groups[i]);
-	if (set->slots.nslots > FETCHED_SLOTS)
-		for (int i = 0; i < n; i++)
-			__builtin_prefetch(&set->slots.slot[set->tags[i] >> set->slots.shift], 1);
+}
+
+/* Have the slot of a pair on its way. */
+static inline void
+fetch_slot(const ValueSet *set, int pair)
+{
+	__builtin_prefetch(&set->slots.slot[set->tags[pair] >> set->slots.shift], 1);
 }
 
 /*
@@ -148,18 +152,24 @@ value_set_add(ValueSet *set, const Datum *values, const Datum *groups, int n,
 {
 	int			nadded = 0;
 	uint64		mask;
+	bool		far;
 
 	Assert(n <= BATCH_ROWS);
 	make_room(set, n);
 	hash_pairs(set, values, groups, n);
 	mask = set->slots.nslots - 1;
 	*nmissing = 0;
+	far = set->slots.nslots > FETCHED_SLOTS;
+	for (int i = 0; far && i < Min(KEY_SLOTS_AHEAD, n); i++)
+		fetch_slot(set, i);
 	for (int i = 0; i < n; i++)
 	{
 		uint64		value = set->words[i];
 		void	   *group = groups == NULL ? NO_GROUP : DatumGetPointer(groups[i]);
 		uint64		s = set->tags[i] >> set->slots.shift;
 
+		if (far)
+			fetch_slot(set, Min(i + KEY_SLOTS_AHEAD, n - 1));
 		while (set->slots.slot[s].entry != NULL && (set->slots.slot[s].tag != value || set->slots.slot[s].entry != group))
 			s = (s + 1) & mask;
 		if (set->slots.slot[s].entry != NULL)

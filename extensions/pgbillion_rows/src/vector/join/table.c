@@ -225,10 +225,14 @@ join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint
 {
 	if (key_slots_lack(&table->slots, table->ntags + batch->n))
 		key_slots_grow(&table->slots, table->ntags + batch->n);
+	for (int i = 0; i < Min(KEY_SLOTS_AHEAD, batch->n); i++)
+		key_slots_fetch(&table->slots, tags[i]);
 	for (int i = 0; i < batch->n; i++)
 	{
 		uint64		s = key_slot_of(&table->slots, tags[i]);
 		JoinEntry  *entry;
+
+		key_slots_fetch(&table->slots, tags[Min(i + KEY_SLOTS_AHEAD, batch->n - 1)]);
 
 		if (!known[i])
 		{
@@ -269,24 +273,20 @@ join_table_find(JoinTable *table, const Values *keys, const uint64 *tags, const 
 {
 	const KeySlot *slots = table->slots.slot;
 	uint64		mask = table->slots.nslots - 1;
+	bool		far = table->slots.nslots > KEY_SLOTS_NEAR;
 
-	/* a table beyond the caches: have all slots of the batch fetched at once */
-	if (table->slots.nslots > 4096)
-	{
-		for (int i = 0; i < n; i++)
-			__builtin_prefetch(&slots[key_slot_of(&table->slots, tags[i])]);
-	}
+	for (int i = 0; far && i < Min(KEY_SLOTS_AHEAD, n); i++)
+		key_slots_fetch(&table->slots, tags[i]);
 	for (int i = 0; i < n; i++)
 	{
 		uint64		s = key_slot_of(&table->slots, tags[i]);
 
+		if (far)
+			key_slots_fetch(&table->slots, tags[Min(i + KEY_SLOTS_AHEAD, n - 1)]);
 		while (slots[s].entry != NULL && slots[s].tag != tags[i])
 			s = (s + 1) & mask;
 		entries[i] = known[i] ? slots[s].entry : NULL;
-	}
-	if (table->slots.nslots > 4096)
-	{
-		for (int i = 0; i < n; i++)
+		if (far)
 			__builtin_prefetch(entries[i]);
 	}
 	if (!table->direct)

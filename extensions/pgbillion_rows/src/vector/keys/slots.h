@@ -31,6 +31,16 @@ typedef struct KeySlots
 	int			shift;			/* 64 - log2(nslots) */
 } KeySlots;
 
+/*
+ * Slots of a table beyond the caches are prefetched for this number of rows
+ * ahead of the one that is looked for. Some processors drop prefetches of which
+ * there are too many at a time.
+ */
+#define KEY_SLOTS_AHEAD 16
+
+/* Up to this number of slots, they are near enough as it is. */
+#define KEY_SLOTS_NEAR 4096
+
 /* The fewest slots, in a context that has been reset, or is new. */
 static inline void
 key_slots_start(KeySlots *slots, MemoryContext context)
@@ -57,6 +67,13 @@ static inline uint64
 key_slot_of(const KeySlots *slots, uint64 tag)
 {
 	return key_tag_hash(tag) >> slots->shift;
+}
+
+/* Have the slot of a tag on its way. */
+static inline void
+key_slots_fetch(const KeySlots *slots, uint64 tag)
+{
+	__builtin_prefetch(&slots->slot[key_slot_of(slots, tag)]);
 }
 
 /*

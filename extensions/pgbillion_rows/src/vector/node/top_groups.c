@@ -160,6 +160,47 @@ compare_with_last(GroupChoice *choice, int key, Datum value, bool isnull)
 	return top->count < top->n ? -1 : compare_key(top, key, value, isnull, 0);
 }
 
+/* List the groups that do not come after the last by the first key. */
+static int
+sift(GroupChoice *choice, const Datum *values, const bool *nulls, int n, uint16 *rows)
+{
+	TopGroups  *top = (TopGroups *) choice;
+	const SortSupportData *sort = &top->sort[0];
+	bool		full = top->count == top->n;
+	bool		is_int8 = sort->comparator == ssup_datum_signed_cmp;
+	bool		is_int4 = sort->comparator == ssup_datum_int32_cmp;
+	int			k = 0;
+
+#define SIFT(KEEP) \
+	for (int i = 0; i < n; i++) \
+	{ \
+		rows[k] = i; \
+		k += nulls[i] ? sort->ssup_nulls_first : (KEEP); \
+	}
+#define SIFT_INTEGERS(get) \
+	do { \
+		int64		last = get(values_at(top, 0)[0]); \
+		if (sort->ssup_reverse) \
+			SIFT(get(values[i]) >= last) \
+		else \
+			SIFT(get(values[i]) <= last) \
+	} while (0)
+
+	if (full && !nulls_at(top, 0)[0] && is_int8)
+		SIFT_INTEGERS(DatumGetInt64);
+	else if (full && !nulls_at(top, 0)[0] && is_int4)
+		SIFT_INTEGERS(DatumGetInt32);
+	else
+	{
+		for (int i = 0; i < n; i++)
+		{
+			rows[k] = i;
+			k += !full || compare_key(top, 0, values[i], nulls[i], 0) <= 0;
+		}
+	}
+	return k;
+}
+
 /* Take a group that comes before the last. */
 static void
 take(GroupChoice *choice, const Datum *values, const bool *nulls)
@@ -180,6 +221,7 @@ top_groups_create(const TopGroupsOrder *order)
 
 	Assert(order->n > 0 && order->nkeys > 0);
 	top->choice.compare = compare_with_last;
+	top->choice.sift = sift;
 	top->choice.take = take;
 	top->choice.nkeys = order->nkeys;
 	top->choice.outputs = palloc(sizeof(int) * order->nkeys);
