@@ -202,6 +202,34 @@ def test_no_row_is_looked_at_that_might_raise_an_error(conn: Connection) -> None
         assert not has_node(conn, f"SELECT i FROM t WHERE {first} LIMIT 1")
 
 
+def test_comparisons_of_uuids(conn: Connection) -> None:
+    conn.execute(
+        "CREATE TABLE keys AS SELECT g AS i, CASE WHEN g % 9 <> 0 THEN md5((g % 500)::text)::uuid END AS u,"
+        " CASE WHEN g % 7 <> 0 THEN overlay(md5((g % 500)::text) PLACING to_hex(g % 16) FROM 32)::uuid END AS w"
+        " FROM generate_series(1, 6000) g; ANALYZE keys"
+    )
+    for right in ("w", "md5('77')::uuid", "'00000000-0000-0000-0000-000000000000'", "NULL::uuid"):
+        for op in ("=", "<>", "<", "<=", ">", ">="):
+            for condition in (
+                f"u {op} {right}",
+                f"{right} {op} u",
+                f"u {op} {right} OR i < 3",
+                f"NOT (u {op} {right})",
+            ):
+                query = f"SELECT i, u, w FROM keys WHERE {condition} ORDER BY i"
+                results = []
+                for ours in (True, False):
+                    plans.switch(conn, ours)
+                    results.append(conn.execute(query.encode()).fetchall())
+                plans.switch(conn, True)
+                assert results[0] == results[1], query
+    for condition in ("u = md5('77')::uuid", "u < w", "w <> u OR i < 3"):
+        scans = [
+            n for n in plans.nodes(plans.explain(conn, f"SELECT i FROM keys WHERE {condition}")) if "Filter" not in n
+        ]
+        assert [n.get("Custom Plan Provider") for n in scans] == [NODE], condition
+
+
 @pytest.mark.parametrize("aggregate", ["off", "force"])
 def test_no_parameter_is_looked_at_that_has_no_value(conn: Connection, aggregate: str) -> None:
     conn.execute(

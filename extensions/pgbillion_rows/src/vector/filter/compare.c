@@ -18,6 +18,7 @@ static const CompareKind *const families[] = {
 	numeric_comparisons,
 	time_comparisons,
 	text_comparisons,
+	uuid_comparisons,
 };
 
 /* How values of two types are compared, or NULL if there is no kernel for it. */

@@ -270,6 +270,7 @@ extern const CompareKind float_comparisons[];
 extern const CompareKind numeric_comparisons[];
 extern const CompareKind time_comparisons[];
 extern const CompareKind text_comparisons[];
+extern const CompareKind uuid_comparisons[];
 
 /* compare_integer.c */
 extern int	filter_select_integers(Range *range, const Datum *scalars, const Column *column,
