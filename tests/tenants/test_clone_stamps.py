@@ -197,6 +197,25 @@ def test_arguments_of_a_long_function_may_be_compressed(conn: Connection, words:
         assert one(conn, f"SELECT o FROM copy{number}.f() AS o") is not None
 
 
+def test_what_refers_to_the_template_may_be_referred_to_by_it(conn: Connection) -> None:
+    """A clone then depends on what depends on the template, which is no change of the template."""
+    conn.execute("CREATE SCHEMA around")
+    schemas.make_schema(conn, "tenant", "CREATE TABLE a (i integer PRIMARY KEY)")
+    conn.execute(
+        "CREATE VIEW around.v AS TABLE tenant.a; CREATE VIEW tenant.w AS TABLE around.v;"
+        "CREATE TABLE around.child (t text) INHERITS (tenant.a); CREATE VIEW tenant.x AS TABLE around.child;"
+        "CREATE TABLE around.b (i integer PRIMARY KEY REFERENCES tenant.a);"
+        "CREATE TABLE tenant.c (i integer REFERENCES around.b)"
+    )
+    told = reasons(conn)
+    some(conn, "tenant", "copy%d", 1, 4)
+    assert prepare(conn, "tenant")
+    assert not by_commands(conn, "tenant", "copy5")
+    assert not by_commands(conn, "tenant", "copy6")
+    assert told == []
+    conn.execute("DROP SCHEMA around CASCADE")
+
+
 def test_an_error_while_preparing_is_only_that(conn: Connection) -> None:
     schemas.make_schema(conn, "model", "CREATE CONVERSION latin FOR 'UTF8' TO 'LATIN1' FROM utf8_to_iso8859_1")
     for _ in range(2):

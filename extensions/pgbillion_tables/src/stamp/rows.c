@@ -17,6 +17,7 @@
 
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
+#include "catalog/dependency.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -267,6 +268,16 @@ add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 			collection->unknown = getObjectDescription(&address, false);
 		return;
 	}
+
+	/*
+	 * What has a schema is found by that. Of another schema, it can depend on
+	 * this one without belonging to it, and so can clones on what does.
+	 */
+	if (!collection->all && collection->scope == CATALOG_OF_SCHEMAS &&
+		form->deptype == DEPENDENCY_NORMAL && form->refclassid != NamespaceRelationId &&
+		is_objectclass_supported(form->classid) &&
+		get_object_attnum_namespace(form->classid) != InvalidAttrNumber)
+		return;
 	add_member(collection, form->classid, form->objid);
 }
 
