@@ -467,7 +467,8 @@ def test_subqueries_are_estimated_by_what_their_plans_take(conn: Connection) -> 
         "CREATE TABLE facts AS SELECT i % 2000 AS k, i % 3000 AS day FROM generate_series(1, 60000) i;"
         " CREATE INDEX ON facts (k); CREATE TABLE days AS SELECT i AS day, i % 7 AS w FROM generate_series(0, 2999) i;"
         " ALTER TABLE days ADD PRIMARY KEY (day);"
-        " CREATE TABLE asked AS SELECT i AS id, i % 2000 AS found, i AS missing, 1 AS same FROM generate_series(1, 20000) i;"
+        " CREATE TABLE asked AS SELECT i AS id, i % 2000 AS found, i AS missing, 1 AS same"
+        " FROM generate_series(1, 20000) i;"
         " ALTER TABLE asked ADD PRIMARY KEY (id); ANALYZE facts, days, asked"
     )
     # the second condition forbids to hash it
