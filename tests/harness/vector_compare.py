@@ -116,7 +116,7 @@ def compared(conn: Connection, query: Query, core: Outcome, ours: Outcome, left:
     differs = difference(query, core, ours)
     if differs is not None:
         plan = planned(conn, query, left)
-        if plan is not None and (_reorders(plan) or _joins(query)):
+        if plan is not None and (_reorders(plan) or joins(query)):
             differs = difference(query, core, ours, reordered=True)
     return differs
 
@@ -132,7 +132,7 @@ def _reorders(plan: plans.Plan, below_aggregate: bool = False) -> bool:
     return any(_reorders(child, below_aggregate) for child in plan.get("Plans", ()))
 
 
-def _joins(query: Query) -> bool:
+def joins(query: Query) -> bool:
     """Tell whether rows may come from a join, in the order of either side."""
     return " IN (SELECT" in str(query)
 
@@ -152,11 +152,11 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
         if (query.parallel or reordered) and query.table == "extreme" and {core.error, ours.error} == {None, OVERFLOW}:
             return None
         # a row that finds no partner may be left out before or after a condition that fails for it
-        if _joins(query) and any(part.risky for part in query.where) and not both:
+        if joins(query) and any(part.risky for part in query.where) and not both:
             return None
         # of several errors the one that is met first is reported: a matter of luck in a parallel plan, and of which
         # groups' rows wait in files where memory is little
-        several = query.parallel or query.distinct or query.risks > 1 or query.little_memory or _joins(query)
+        several = query.parallel or query.distinct or query.risks > 1 or query.little_memory or joins(query)
         # the message has the value of the row that was met first, and PostgreSQL may sort rows before
         of_value = {error[0] for error in (core.error, ours.error) if error is not None} == {"22P02"}
         if not (both and (several or of_value)):
