@@ -30,6 +30,7 @@
 #include "optimizer/planmain.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
 
 #include "vector/plan/branch.h"
 #include "vector/plan/plan.h"
@@ -245,9 +246,8 @@ make_subquery(PlannerInfo *root, Path *path)
  * around it. It stays there also if the scan is not chosen, which does no harm.
  */
 OuterInner *
-branch_add_inner(PlannerInfo *root, RelOptInfo *branch, Path *inner)
+branch_add_inner(PlannerInfo *root, PlannerInfo *subroot, Path *inner)
 {
-	PlannerInfo *subroot = branch->subroot;
 	int			size = subroot->simple_rel_array_size;
 	OuterInner *result = palloc(sizeof(OuterInner));
 	RelOptInfo *rel = makeNode(RelOptInfo);
@@ -258,6 +258,7 @@ branch_add_inner(PlannerInfo *root, RelOptInfo *branch, Path *inner)
 	result->root = makeNode(PlannerInfo);
 	result->path = inner;
 	result->relid = size;
+	result->instead = 0;
 	set_copy(result->root, root, inner->pathtarget, subroot->outer_params);
 
 	rel->reloptkind = RELOPT_BASEREL;
@@ -277,6 +278,16 @@ branch_add_inner(PlannerInfo *root, RelOptInfo *branch, Path *inner)
 	subroot->simple_rte_array[size] = rte;
 	subroot->simple_rel_array_size = size + 1;
 
+	return result;
+}
+
+/* The same inner side once more, for one of the tables that the branch's stands for: each has a plan of its own. */
+OuterInner *
+branch_add_inner_again(PlannerInfo *subroot, const OuterInner *inner)
+{
+	OuterInner *result = branch_add_inner(inner->around, subroot, inner->path);
+
+	result->instead = inner->relid;
 	return result;
 }
 
@@ -335,6 +346,23 @@ branch_exprs(RelOptInfo *branch, List *inners, List *exprs)
 	Place		place = {branch, inners};
 
 	return (List *) place_columns((Node *) exprs, &place);
+}
+
+/* Expressions over a branch and these inner sides, with what stands for them in one of the branch's tables. */
+List *
+branch_exprs_again(List *inners, List *exprs)
+{
+	ListCell   *lc;
+
+	exprs = copyObject(exprs);
+	foreach(lc, inners)
+	{
+		OuterInner *inner = lfirst(lc);
+
+		if (inner->instead != 0)
+			ChangeVarNodes((Node *) exprs, inner->instead, inner->relid, 0);
+	}
+	return exprs;
 }
 
 /* The same of a target. */
@@ -396,9 +424,15 @@ branch_path(RelOptInfo *branch, Path *path)
 	result->path.disabled_nodes = path->disabled_nodes;
 #endif
 	result->subpath = path;
-	((JoinsPath *) path)->subroot = branch->subroot;
 
 	return &result->path;
+}
+
+/* Mark a path of ours as that of a branch, or of one of the tables that the branch's stands for. */
+void
+branch_mark_path(RelOptInfo *branch, Path *path)
+{
+	((JoinsPath *) path)->subroot = branch->subroot;
 }
 
 /* Copies of AppendRelInfos, in which PostgreSQL changes the relations of a plan that it has made. */

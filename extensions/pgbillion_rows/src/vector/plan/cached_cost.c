@@ -70,6 +70,8 @@ vector_is_rows_of_joins(const Path *path)
 		if (IsA(path, SubqueryScanPath))
 		{
 			path = ((const SubqueryScanPath *) path)->subpath;
+			if (IsA(path, AppendPath) && ((const AppendPath *) path)->subpaths != NIL)
+				path = linitial(((const AppendPath *) path)->subpaths);
 			return is_ours(path, &vector_join_path_methods) && ((const JoinsPath *) path)->subroot != NULL;
 		}
 	}

@@ -17,6 +17,7 @@
 #include "optimizer/appendinfo.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "utils/spccache.h"
 
 #include "compat.h"
@@ -125,7 +126,7 @@ join_chain_of_branch(const JoinChain *chain, RelOptInfo *branch, bool safe)
 {
 	JoinChain  *result = palloc(sizeof(JoinChain));
 
-	Assert(chain->ntables == 0);
+	Assert(!chain->has_branches);
 	*result = *chain;
 	result->branch = branch;
 	result->serial = !safe;
@@ -150,7 +151,6 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 	chain->root = root;
 	chain->table = chain->joined = table;
 	chain->parts = parts;
-	chain->ntables = list_length(parts);
 	chain->row = vector_read_cost();
 	chain->share = 1;
 	foreach(lc, parts)
@@ -158,6 +158,7 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 		const JoinChain *part = lfirst(lc);
 		Cost		part_terms = part->terms * part->share + JOIN_KEY_TEST_COST * part->tests;
 
+		chain->ntables += Max(part->ntables, 1);
 		chain->has_branches |= part->branch != NULL;
 		chain->serial |= part->serial;
 		chain->own += part->own + STARTUP_COST * part->nsteps;
@@ -261,15 +262,25 @@ static List *
 exprs_of_part(PlannerInfo *root, List *exprs, const JoinChain *part, List *inners, RelOptInfo *table)
 {
 	exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) exprs, rel_of_part(part), table);
-	return part->branch != NULL ? branch_exprs(part->branch, inners, exprs) : exprs;
+	return part->branch != NULL ? branch_exprs(part->branch, inners, exprs) :
+		inners != NIL ? branch_exprs_again(inners, exprs) : exprs;
 }
 
 /* The same of a target. */
 PathTarget *
 join_chain_part_target(PlannerInfo *root, const JoinChain *part, RelOptInfo *table, PathTarget *target)
 {
+	List	   *inners = inners_around(part);
+
 	target = planner_leaf_target(root, target, rel_of_part(part), table);
-	return part->branch != NULL ? branch_target(part->branch, inners_around(part), target) : target;
+	if (part->branch != NULL)
+		return branch_target(part->branch, inners, target);
+	if (inners != NIL)
+	{
+		target = copy_pathtarget(target);
+		target->exprs = branch_exprs_again(inners, target->exprs);
+	}
+	return target;
 }
 
 /* A step in terms of one of the tables that the chain's stands for, which has that share of the rows. */
@@ -281,10 +292,11 @@ step_of_part(PlannerInfo *root, const JoinStep *step, const JoinChain *part, Rel
 
 	*result = *step;
 	if (part->branch != NULL)
-	{
-		result->around = branch_add_inner(root, part->branch, step->inner);
+		result->around = branch_add_inner(root, part->branch->subroot, step->inner);
+	else if (step->around != NULL)
+		result->around = branch_add_inner_again(root, step->around);
+	if (result->around != NULL)
 		inners = lappend(inners_around(part), result->around);
-	}
 
 	/*
 	 * not all processes come to each of the tables, as they would have to in
@@ -305,7 +317,7 @@ step_of_part(PlannerInfo *root, const JoinStep *step, const JoinChain *part, Rel
 static Relids
 relids_of_part(RelOptInfo *joined, const JoinChain *part, const JoinStep *step, RelOptInfo *table)
 {
-	if (part->branch != NULL)
+	if (step->around != NULL)
 		return bms_add_member(bms_copy(part->joined->relids), step->around->relid);
 	return bms_add_members(bms_difference(joined->relids, table->relids), part->table->relids);
 }

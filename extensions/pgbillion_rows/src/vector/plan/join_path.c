@@ -113,11 +113,18 @@ join_chain_is_of_parts(const JoinChain *chain)
 	return chain->ntables > 0;
 }
 
-/* Chains of each table that is read: a chain itself, or those of its parts. */
+/* Chains of each table that is read: a chain itself, or those of its parts, of which branches may have parts, too. */
 static List *
-chains_of_tables(PlannerInfo *root, JoinChain *chain)
+chains_of_tables(JoinChain *chain)
 {
-	return chain->ntables == 0 ? list_make1(chain) : join_chain_parts(root, chain);
+	List	   *chains = NIL;
+	ListCell   *lc;
+
+	if (chain->ntables == 0)
+		return list_make1(chain);
+	foreach(lc, join_chain_parts(chain->root, chain))
+		chains = list_concat(chains, chains_of_tables(lfirst(lc)));
+	return chains;
 }
 
 /* The tables that a chain reads. */
@@ -127,7 +134,7 @@ join_chain_tables(PlannerInfo *root, JoinChain *chain)
 	List	   *tables = NIL;
 	ListCell   *lc;
 
-	foreach(lc, chains_of_tables(root, chain))
+	foreach(lc, chains_of_tables(chain))
 		tables = lappend(tables, ((JoinChain *) lfirst(lc))->table);
 	return tables;
 }
@@ -140,8 +147,11 @@ join_chain_target_refusal(PlannerInfo *root, JoinChain *chain, PathTarget *targe
 
 	foreach(lc, join_chain_parts(root, chain))
 	{
+		JoinChain  *part = lfirst(lc);
+
 		/* a UNION ALL may compute what is a column of it */
-		const char *reason = vector_target_refusal(join_chain_part_target(root, lfirst(lc), chain->table, target));
+		PathTarget *own = join_chain_part_target(root, part, chain->table, target);
+		const char *reason = part->ntables == 0 ? vector_target_refusal(own) : join_chain_target_refusal(part->root, part, own);
 
 		if (reason != NULL)
 			return reason;
@@ -368,11 +378,41 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	return result;
 }
 
-/* A path of one of the tables that a chain's stands for, as the query around has it. */
+/* Paths of several tables, as one; with workers, a partial one. */
 static Path *
-path_of_part(const JoinChain *part, Path *path)
+append_paths(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers)
 {
-	return part->branch != NULL ? branch_path(part->branch, path) : path;
+	return workers > 0 ? planner_partial_append_path(root, rel, target, paths, workers) :
+		planner_append_path(root, rel, target, paths);
+}
+
+/*
+ * The path of a branch of a UNION ALL, over those of its table, or of each of
+ * those that this stands for, with this target.
+ */
+static Path *
+path_of_branch(const JoinChain *part, PathTarget *target, List *paths, int workers)
+{
+	Path	   *path = linitial(paths);
+	ListCell   *lc;
+
+	foreach(lc, paths)
+		branch_mark_path(part->branch, lfirst(lc));
+	if (part->ntables > 0)
+	{
+		RelOptInfo *rel = makeNode(RelOptInfo);
+
+		/*
+		 * no relation of PostgreSQL's, which would look for partitions to
+		 * leave out
+		 */
+		memcpy(rel, part->joined, sizeof(RelOptInfo));
+		rel->reloptkind = RELOPT_UPPER_REL;
+		rel->baserestrictinfo = rel->pathlist = rel->partial_pathlist = NIL;
+		rel->cheapest_total_path = rel->cheapest_startup_path = NULL;
+		path = append_paths(part->root, rel, target, paths, workers);
+	}
+	return branch_path(part->branch, path);
 }
 
 /* The path of one table's scan with joins, which aggregates their rows, as vector_join_paths() has it. */
@@ -411,6 +451,29 @@ aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, const 
 	return &path->path;
 }
 
+/* The paths of a chain's scans, which aggregate the rows of the joins, as vector_join_paths() has them. */
+static List *
+aggregated_paths(RelOptInfo *parent, JoinChain *chain, const Rival *rival, const Rival *partial, PathTarget *target,
+				 double groups, int parallel_workers, bool safe)
+{
+	List	   *paths = NIL;
+	ListCell   *lc;
+
+	if (chain->ntables == 0)
+		return list_make1(aggregated_path(parent, chain, rival, partial, target, groups, parallel_workers, safe));
+	foreach(lc, join_chain_parts(chain->root, chain))
+	{
+		JoinChain  *part = lfirst(lc);
+		PathTarget *own = join_chain_part_target(chain->root, part, chain->table, target);
+		List	   *below = aggregated_paths(parent, part, rival, partial, own, groups, parallel_workers, safe);
+
+		if (part->branch != NULL)
+			below = list_make1(path_of_branch(part, own, below, parallel_workers));
+		paths = list_concat(paths, below);
+	}
+	return paths;
+}
+
 /*
  * The paths of a chain's scans, which aggregate the rows of the joins: one, or
  * one of each table that the chain's stands for. With parallel_workers they are
@@ -420,22 +483,12 @@ List *
 vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 				  double groups, int parallel_workers, bool safe)
 {
-	List	   *paths = NIL;
 	Rival		rival;
 	Rival		partial;
-	ListCell   *lc;
 
 	(void) join_chain_rival(root, chain->joined, false, &rival);
 	(void) join_chain_rival(root, chain->joined, parallel_workers > 0, &partial);
-	foreach(lc, chains_of_tables(root, chain))
-	{
-		JoinChain  *one = lfirst(lc);
-
-		PathTarget *own = chain->ntables == 0 ? target : join_chain_part_target(root, one, chain->table, target);
-
-		paths = lappend(paths, path_of_part(one, aggregated_path(parent, one, &rival, &partial, own, groups, parallel_workers, safe)));
-	}
-	return paths;
+	return aggregated_paths(parent, chain, &rival, &partial, target, groups, parallel_workers, safe);
 }
 
 /* ---- rows of joins ---- */
@@ -564,7 +617,28 @@ table_rows_path(JoinChain *chain, bool safe, int workers, double price)
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->methods = &vector_join_path_methods;
 
-	return path_of_part(chain, &path->path);
+	return &path->path;
+}
+
+/* The paths of the rows of a chain's scans: one, or one of each table that the chain's stands for. */
+static List *
+rows_paths(JoinChain *chain, bool safe, int workers, double price)
+{
+	List	   *paths = NIL;
+	ListCell   *lc;
+
+	if (chain->ntables == 0)
+		return list_make1(table_rows_path(chain, safe, workers, price));
+	foreach(lc, join_chain_parts(chain->root, chain))
+	{
+		JoinChain  *part = lfirst(lc);
+		List	   *below = rows_paths(part, safe, workers, price);
+
+		if (part->branch != NULL)
+			below = list_make1(path_of_branch(part, part->joined->reltarget, below, workers));
+		paths = list_concat(paths, below);
+	}
+	return paths;
 }
 
 /* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
@@ -572,17 +646,12 @@ static Path *
 rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Cost planned, Cost taken)
 {
 	RelOptInfo *joined = chain->joined;
-	double		price = planned / taken;
-	List	   *paths = NIL;
+	List	   *paths = rows_paths(chain, safe, workers, planned / taken);
 	Path	   *result;
-	ListCell   *lc;
 
 	if (chain->ntables == 0)
-		return table_rows_path(chain, safe, workers, price);
-	foreach(lc, join_chain_parts(root, chain))
-		paths = lappend(paths, table_rows_path(lfirst(lc), safe, workers, price));
-	result = workers > 0 ? planner_partial_append_path(root, joined, joined->reltarget, paths, workers) :
-		planner_append_path(root, joined, joined->reltarget, paths);
+		return linitial(paths);
+	result = append_paths(root, joined, joined->reltarget, paths, workers);
 	result->total_cost = planned;
 
 	return result;
@@ -619,7 +688,7 @@ may_fail(PlannerInfo *root, JoinChain *chain)
 	/* with constants in place of columns nothing is said to leak */
 	if (table_may_fail(chain))
 		return true;
-	foreach(lc, join_chain_parts(root, chain))
+	foreach(lc, chains_of_tables(chain))
 	{
 		if (table_may_fail(lfirst(lc)))
 			return true;

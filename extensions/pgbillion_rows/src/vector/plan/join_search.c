@@ -391,6 +391,8 @@ part_refusal(PlannerInfo *root, RelOptInfo *part)
 	return reason;
 }
 
+static Memory *recall(PlannerInfo *root, RelOptInfo *rel);
+
 /* The chain of a branch of a UNION ALL that is a subquery, or NULL and the reason. */
 static JoinChain *
 chain_of_branch(PlannerInfo *root, RelOptInfo *table, RelOptInfo *branch, const char **reason)
@@ -412,12 +414,14 @@ chain_of_branch(PlannerInfo *root, RelOptInfo *table, RelOptInfo *branch, const 
 		if (*reason == NULL)
 			chain = join_chain_begin(subroot, input);
 	}
-	else if (input->reloptkind == RELOPT_JOINREL)
+	else
 	{
+		Memory	   *memory = recall(subroot, input);
+
 		*reason = "a subquery whose joins are none along a table";
-		chain = join_chain_of_search(subroot, input, input->consider_parallel);
+		chain = memory == NULL ? NULL : memory->chains[input->consider_parallel];
 	}
-	return chain == NULL || chain->ntables > 0 ? NULL : join_chain_of_branch(chain, branch, input->consider_parallel);
+	return chain == NULL || chain->has_branches ? NULL : join_chain_of_branch(chain, branch, input->consider_parallel);
 }
 
 /* The chain of one of the tables that a table stands for, or NULL and the reason. */
