@@ -227,7 +227,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 		(CACHED_COST_BITMAP_PAGE - CACHED_COST_FETCH_NEAR) * vector_distance((double) rel->pages * BLCKSZ);
 	page -= Max(page - CACHED_COST_PAGE, 0) * sqrt(pages / Max(rel->pages, 1));
 	return cost +
-		(cpu_tuple_cost * (page * pages + CACHED_COST_INDEX_ROW * rows) +
+		(cpu_tuple_cost * (page * pages + CACHED_COST_BITMAP_ROW * rows) +
 		 (vector_core_filter_cost(root, rel, path->path.rows, selectivity * rel->tuples) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }
 

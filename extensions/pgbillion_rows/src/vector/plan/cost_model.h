@@ -219,6 +219,8 @@
 #define CACHED_COST_BITMAP_PAGE 45.0	/* of a table far from it that a
 										 * bitmap names; rows of index scans
 										 * share pages more often than not */
+#define CACHED_COST_BITMAP_ROW 4.0	/* of a row that is put into a bitmap and
+									 * taken from its page */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
 #define CACHED_COST_INDEX_ONLY_ROW 0.7	/* of an index alone, beside others
 										 * there */
