@@ -1,4 +1,4 @@
-"""Branches of a UNION ALL that are subqueries, with conditions or joins: scans of ours read and join them further."""
+"""Branches of a UNION ALL that are subqueries, with conditions or joins: our scans read and join them further."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def scanned(conn: Connection, query: str) -> list[str]:
 
 
 def both(conn: Connection, query: str, expected: list[str]) -> list[tuple[object, ...]]:
-    """The rows, which are the same with the feature off; these tables are read by scans of ours below an Append."""
+    """The rows, which are the same with the feature off; these tables are read by our scans below an Append."""
     assert scanned(conn, query) == sorted(expected), plans.text(conn, query)
     ours = answers.answer(conn.execute(query.encode()))
     conn.execute("SET LOCAL pgbillion_rows.enable = off")

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * branch.c
- *	  Branches of a UNION ALL that are subqueries, read by scans of ours.
+ *	  Branches of a UNION ALL that are subqueries, read by our scans.
  *
  * PostgreSQL pulls up a branch that reads a whole table. One with a condition or
  * with joins stays a subquery, which has a range table of its own, and is planned
- * before the query around it. If it only reads, filters and joins, a scan of ours
+ * before the query around it. If it only reads, filters and joins, one of our scans
  * takes its place: it aggregates its rows, or joins them further, without
  * handing them up one by one.
  *
@@ -112,7 +112,7 @@ has_same_columns(const RelOptInfo *table, const RelOptInfo *branch)
 	return true;
 }
 
-/* Why a branch of the UNION ALL that a table stands for cannot be read by a scan of ours, or NULL. */
+/* Why a branch of the UNION ALL that a table stands for cannot be read by one of our scans, or NULL. */
 const char *
 branch_refusal(PlannerInfo *root, RelOptInfo *table, RelOptInfo *branch)
 {
@@ -395,7 +395,7 @@ columns_of_subquery(RelOptInfo *branch, PathTarget *target)
 }
 
 /*
- * The path of a branch for the query around, over a path of ours. That returns
+ * The path of a branch for the query around, over one of our paths. That returns
  * other columns than the subquery, and so a copy of the subquery's PlannerInfo
  * makes a plan of it.
  */
@@ -428,7 +428,7 @@ branch_path(RelOptInfo *branch, Path *path)
 	return &result->path;
 }
 
-/* Mark a path of ours as that of a branch, or of one of the tables that the branch's stands for. */
+/* Mark one of our paths as that of a branch, or of one of the tables that the branch's stands for. */
 void
 branch_mark_path(RelOptInfo *branch, Path *path)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * branch.h
- *	  Branches of a UNION ALL that are subqueries, read by scans of ours.
+ *	  Branches of a UNION ALL that are subqueries, read by our scans.
  *
  *-------------------------------------------------------------------------
  */

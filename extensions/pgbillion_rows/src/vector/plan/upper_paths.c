@@ -470,7 +470,7 @@ core_states(PlannerInfo *root, Request *request, RelOptInfo *branch, const AggCl
 }
 
 /*
- * Paths of ours for the states of branches of a UNION ALL, with PostgreSQL's for
+ * Our paths for the states of branches of a UNION ALL, with PostgreSQL's for
  * those that we do not aggregate, in the order of the branches: of equal values
  * the first one is shown.
  */
