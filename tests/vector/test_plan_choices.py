@@ -582,6 +582,39 @@ def test_rows_of_joins_are_for_workers_too(crew: Connection) -> None:
     assert abs(sum(core) - sum(ours)) <= 2
 
 
+def test_workers_who_aggregate_joins_must_save_what_they_take_to_start(crew: Connection) -> None:
+    """What PostgreSQL's plan takes says less of what ours saves, except where each row takes long."""
+    crew.execute("SET pgbillion_rows.vector_join = on; DROP INDEX by_ref")
+    query = "SELECT h.g, {} FROM lines l JOIN heads h ON l.ref = h.id WHERE h.g {} GROUP BY 1"
+
+    def welcome(aggregates: str, where: str, enabled: str = "on") -> int:
+        return sum(workers_from(crew, query.format(aggregates, where), enabled))
+
+    few, many = welcome("count(*)", "< 5"), welcome("count(*)", ">= 5")
+    assert 0 < few < welcome("count(*)", "< 5", "off") / 2
+    # they share looking rows up, and then what is done with the rows that are found
+    assert few + 4 <= many < welcome("min(l.v), max(l.v), min(h.w), max(h.w)", ">= 5")
+    assert many < welcome("count(*)", ">= 5", "off") / 2
+
+
+def test_workers_share_all_of_their_joins(crew: Connection) -> None:
+    """Two processes take no less than half of what one does."""
+    crew.execute("SET pgbillion_rows.vector_join = on; SET parallel_setup_cost = 0")
+    crew.execute("CREATE TABLE kinds AS SELECT i AS g FROM generate_series(0, 99) i; ANALYZE kinds")
+    query = (
+        "SELECT count(*) FROM lines l JOIN kinds a ON l.k = a.g JOIN kinds b ON l.k = b.g + 0"
+        " JOIN kinds c ON l.k = 99 - c.g"
+    )
+    takes = []
+    for workers in (0, 1):
+        crew.execute(f"SET max_parallel_workers_per_gather = {workers}".encode())
+        found = plans.nodes(plans.explain(crew, query))
+        (scan,) = [node for node in found if node.get("Custom Plan Provider") == "VectorAggregate"]
+        assert scan["Parallel Aware"] == (workers > 0)
+        takes.append(milliseconds(crew, query))
+    assert takes[0] / 2 < takes[1] < takes[0] / 1.2
+
+
 @pytest.fixture
 def offered(crew: Connection) -> Connection:
     """Goods, of which a few are asked for, and offers, of which a subquery removes none."""

@@ -66,6 +66,12 @@
  */
 #define WORKER_SETUP_FACTOR 1.5
 
+/*
+ * The same for workers that join, in all: how many times parallel_setup_cost is
+ * the time that they take, of which it is 3.5 milliseconds.
+ */
+#define JOIN_WORKER_SETUP_FACTOR 1.25
+
 /* ---- scans that return rows ---- */
 
 /*

@@ -435,8 +435,8 @@ join_chain_joins_cost(const JoinChain *chain, double divisor)
 	if (divisor > 1)
 	{
 		own = 0;
-		for (; chain->previous != NULL; chain = chain->previous)
-			own += join_step_own_cost(chain->step, divisor);
+		for (const JoinChain *one = chain; one->previous != NULL; one = one->previous)
+			own += join_step_own_cost(one->step, divisor);
 	}
 	return own + chain->shared / divisor;
 }

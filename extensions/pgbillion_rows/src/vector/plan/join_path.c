@@ -162,19 +162,26 @@ join_chain_target_refusal(PlannerInfo *root, JoinChain *chain, PathTarget *targe
 /* ---- the path ---- */
 
 /*
- * What PostgreSQL would say that a chain costs, from the time it takes: the
- * same share of the cost of PostgreSQL's path as its time is of that path's
- * time. If tables are not in memory, both are PostgreSQL's costs.
+ * What PostgreSQL would say that a unit of time costs: the same share of the
+ * cost of PostgreSQL's path as that unit is of that path's time. If tables are
+ * not in memory, both are PostgreSQL's costs.
  */
-static Cost
-planned_cost(const Rival *rival, Cost taken)
+static double
+price_of_time(const Rival *rival)
 {
 	Cost		certain;
 
 	if (rival->planned <= 0)
-		return taken;
+		return 1;
 	certain = rival->taken - rival->look_ups * (1 - 1 / JOIN_LOOK_UP_FACTOR);
-	return rival->planned * (taken / Max(certain, cpu_tuple_cost));
+	return rival->planned / Max(certain, cpu_tuple_cost);
+}
+
+/* What PostgreSQL would say that a chain costs, from the time it takes. */
+static Cost
+planned_cost(const Rival *rival, Cost taken)
+{
+	return taken * price_of_time(rival);
 }
 
 /*
@@ -489,6 +496,28 @@ vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathT
 	(void) join_chain_rival(root, chain->joined, false, &rival);
 	(void) join_chain_rival(root, chain->joined, parallel_workers > 0, &partial);
 	return aggregated_paths(parent, chain, &rival, &partial, target, groups, parallel_workers, safe);
+}
+
+/*
+ * Have a chain's path for workers, or the first of several, cost what starting
+ * them does beyond parallel_setup_cost: that is for a plan of PostgreSQL's,
+ * where a unit says more time than in a price of ours. Aggregating rows takes
+ * more than it is priced at, too, and they share it.
+ */
+void
+vector_join_add_worker_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, int workers, Path *path)
+{
+	double		others = chain->joined->rows * (1 - 1 / vector_parallel_divisor(workers));
+	Cost		start = JOIN_WORKER_SETUP_FACTOR * parallel_setup_cost - vector_row_time(target) * others;
+	Cost		cost;
+	Rival		rival;
+	Rival		partial;
+
+	(void) join_chain_rival(root, chain->joined, false, &rival);
+	(void) join_chain_rival(root, chain->joined, true, &partial);
+	cost = Max(start * Min(price_of_time(&rival), price_of_time(&partial)) - parallel_setup_cost, -path->startup_cost / 2);
+	path->startup_cost += cost;
+	path->total_cost += cost;
 }
 
 /* ---- rows of joins ---- */

@@ -134,6 +134,8 @@ extern JoinChain *join_chain_of_branches(PlannerInfo *root, RelOptInfo *table, J
 										 const char **reason);
 extern List *vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 							   double groups, int parallel_workers, bool safe);
+extern void vector_join_add_worker_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, int workers,
+										Path *path);
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
 extern const CustomPathMethods vector_aggregate_path_methods;

@@ -430,7 +430,9 @@ scan_paths(PlannerInfo *root, Request *request, double groups, int workers)
 		paths = lappend(paths, vector_scan_path(root, request->partial_rel, rel, own, groups,
 												workers, request->safe));
 	}
-	if (workers > 0 && paths != NIL)
+	if (workers > 0 && request->chain != NULL)
+		vector_join_add_worker_cost(root, request->worker_chain, request->target, workers, linitial(paths));
+	else if (workers > 0 && paths != NIL)
 	{
 		first = linitial(paths);
 		first->startup_cost += WORKER_SETUP_FACTOR * parallel_setup_cost;
