@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from harness import printed, servers
-from harness.hints import WAYS, command, connected, embedded_server, interrupt_after_a_batch, interrupting, somebody
+from harness.hints import command, connected, embedded_server, interrupt_after_a_batch, interrupting, somebody, ways
 from harness.printed import User, runs
 from harness.servers import one
 from pgbillion.cli import tables_drop, tenants
@@ -169,7 +169,7 @@ def cluster(installation: Installation) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=ways(__name__))
 def user(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> User:
     return connected(request.param, cluster, "app", tmp_path)
 
@@ -391,7 +391,7 @@ def test_a_schedule_can_be_tried(user: User) -> None:
 
 
 @runs("cli/connect.py _hint: server psql -l (2)", "cli/connect.py _hint: server psql -c *")
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", ways(__name__)[1:])
 def test_a_database_that_is_not_there(way: str, cluster: Cluster, tmp_path: Path) -> None:
     """The databases are listed, the missing one is made, and then there."""
     user = connected(way, cluster, NAME, tmp_path)
@@ -404,14 +404,14 @@ def test_a_database_that_is_not_there(way: str, cluster: Cluster, tmp_path: Path
 
 
 @runs("cli/connect.py _hint: server psql -l")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ways(__name__))
 def test_a_database_that_is_looked_for_elsewhere(way: str, cluster: Cluster, tmp_path: Path) -> None:
     user = connected(way, cluster, NAME, tmp_path, host="/nonexistent")
     done = user.run("tables", "list")
     assert " app " in user.type(command(done.stderr, "see its databases with: "))
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", ways(__name__)[1:])
 def test_programs_of_postgresql(way: str, cluster: Cluster, tmp_path: Path) -> None:
     """Where a database is missing on a server of one's own, and where one is looked for in vain."""
     bindir = cluster.installation.bindir

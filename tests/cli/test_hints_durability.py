@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from harness import servers
-from harness.hints import STATES, WAYS, command, connected, embedded_server, somebody
+from harness.hints import command, connected, embedded_server, somebody, states, ways
 from harness.printed import User, runs
 from pgbillion.common.errors import UserError
 from pgbillion.durability import control, force, relax, restore, witness
@@ -52,7 +52,7 @@ def closed(cluster: Cluster) -> Iterator[None]:
     assert read_auto_conf(cluster.data) == before
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=ways(__name__))
 def user(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> User:
     return connected(request.param, cluster, "billion", tmp_path)
 
@@ -245,7 +245,7 @@ def test_a_profile_that_takes_a_restart(owner: User, cluster: Cluster) -> None:
 
 @runs("cli/server.py start_embedded: durability restore *", "durability/warning.py text: durability restore *")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["", "elsewhere"])
-@pytest.mark.parametrize("way", STATES)
+@pytest.mark.parametrize("way", states(__name__))
 def test_a_relaxed_server_that_does_not_start(way: str, elsewhere: bool, cluster: Cluster) -> None:
     """Also where the environment names another server, which is not meant."""
     user = somebody(way, cluster.data.parent)

@@ -16,7 +16,7 @@ import pytest
 from psycopg import errors
 
 from harness import servers
-from harness.hints import STATES, WAYS, command, connected, somebody
+from harness.hints import command, connected, somebody, states, ways
 from harness.printed import User, runs
 from pgbillion.common import paths
 from pgbillion.server import deploy, embedded, extension, files, neighbours
@@ -85,12 +85,12 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
         yield changed
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=ways(__name__))
 def user(request: pytest.FixtureRequest, copied: Copied, tmp_path: Path) -> User:
     return connected(request.param, copied.cluster, "billion", tmp_path)
 
 
-@pytest.fixture(params=STATES)
+@pytest.fixture(params=states(__name__))
 def owner(request: pytest.FixtureRequest, copied: Copied) -> User:
     """The owner of the files, who names them and no server."""
     return somebody(request.param, copied.cluster.data.parent)
@@ -199,7 +199,7 @@ def test_an_extension_that_cannot_be_used(user: User, monkeypatch: pytest.Monkey
 
 
 @runs("cli/connect.py _put_back: extension install --pg-config *")
-@pytest.mark.parametrize("way", WAYS[1:])
+@pytest.mark.parametrize("way", ways(__name__)[1:])
 def test_a_library_that_the_settings_name(way: str, server: Copied, tmp_path: Path) -> None:
     user = connected(way, server.cluster, "billion", tmp_path, state=tmp_path)
     library = server.folders.library("pgbillion_rows")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.hints import STATES, command, interrupt_after_a_batch, interrupting, link_installation, somebody
+from harness.hints import command, interrupt_after_a_batch, interrupting, link_installation, somebody, states
 from harness.ladders import climber
 from harness.printed import User, runs
 from pgbillion.ladder import climb, operations, record
@@ -19,7 +19,7 @@ SIZES = ("--to", "2")
 LISTEN = Crew.listen
 
 
-@pytest.fixture(params=STATES)
+@pytest.fixture(params=states(__name__))
 def state(request: pytest.FixtureRequest, installation: Installation) -> Iterator[tuple[User, Path]]:
     with climber(installation) as one:
         link_installation(one.state)

@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.hints import (
-    STATES,
-    command,
-    interrupt_after_a_batch,
-    link_installation,
-    somebody,
-    state_folder,
-)
+from harness.hints import command, interrupt_after_a_batch, link_installation, somebody, state_folder, states
 from harness.printed import User, runs
 from pgbillion.cli import tables_drop
 from pgbillion.server import embedded
@@ -44,7 +37,7 @@ class Owner:
         embedded.start(self.state, self.installation.source)
 
 
-@pytest.fixture(scope="module", params=STATES)
+@pytest.fixture(scope="module", params=states(__name__))
 def folder(request: pytest.FixtureRequest, installation: Installation) -> Iterator[Owner]:
     with state_folder() as state:
         yield Owner(somebody(request.param, state), state, installation)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from harness.hints import STATES, WAYS, command, connected, embedded_server, somebody
+from harness.hints import command, connected, embedded_server, somebody, states, ways
 from harness.printed import User, runs
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.shards import create, destroy, record, status
@@ -23,7 +23,7 @@ def cluster(installation: Installation) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=ways(__name__))
 def user(request: pytest.FixtureRequest, cluster: Cluster, tmp_path: Path) -> User:
     return connected(request.param, cluster, "app", tmp_path)
 
@@ -80,7 +80,7 @@ def test_shards(user: User, cluster: Cluster, sizes: tuple[str, ...], monkeypatc
 
 
 @runs("cli/server.py stop: server stop --shards")
-@pytest.mark.parametrize("way", STATES)
+@pytest.mark.parametrize("way", states(__name__))
 def test_servers_of_shards_that_go_on(way: str, cluster: Cluster, sizes: tuple[str, ...]) -> None:
     user = somebody(way, cluster.data.parent)
     done = user.run("shards", "create", *sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
+from harness.amount import every
 from harness.printed import User
 from pgbillion.common import paths
 from pgbillion.server import embedded
@@ -21,6 +23,20 @@ from pgbillion.tables.crew import Crew
 # how somebody names a server, and how only a state folder
 WAYS = ("embedded", "options", "uri", "environment", "service")
 STATES = ("option", "variable")
+
+
+def ways(module: str) -> tuple[str, ...]:
+    """Return the ways to name a server for a module's tests: all, or at a smaller scale the first and another."""
+    return WAYS if every() == 1 else (WAYS[0], _one(WAYS[1:], module))
+
+
+def states(module: str) -> tuple[str, ...]:
+    """Return the ways to name a state folder for a module's tests: both, or at a smaller scale one of them."""
+    return STATES if every() == 1 else (_one(STATES, module),)
+
+
+def _one(names: tuple[str, ...], module: str) -> str:
+    return names[zlib.crc32(module.encode()) % len(names)]
 
 
 @contextmanager
