@@ -639,3 +639,19 @@ def test_a_guess_makes_no_side_of_a_join_small(offered: Connection) -> None:
         (scan,) = [node for node in found if node.get("Custom Plan Provider") == "VectorAggregate"]
         # goods would be by what PostgreSQL estimates
         assert scan["Relation Name"] == "offers"
+
+
+def test_a_guess_of_different_values_makes_no_join_small(conn: Connection) -> None:
+    """PostgreSQL takes a column of a UNION ALL to have 200 values, of which it expects the few shops to have a few."""
+    conn.execute(
+        "CREATE TABLE sold AS SELECT i % 6 AS shop, i AS amount FROM generate_series(1, 100000) i;"
+        " CREATE TABLE shops AS SELECT i AS shop, 'shop ' || i AS name FROM generate_series(0, 5) i;"
+        " ANALYZE sold, shops"
+    )
+    query = "SELECT amount + length(name) FROM ({}) sold JOIN shops USING (shop)"
+    one = "SELECT shop, amount FROM sold WHERE amount > 0"
+    both = f"{one} UNION ALL SELECT shop, -amount FROM sold WHERE amount > 0"
+    for join in ("off", "on"):
+        conn.execute(f"SET pgbillion_rows.vector_join = {join}".encode())
+        alone = milliseconds(conn, query.format(one))
+        assert alone < milliseconds(conn, query.format(both)) < 3 * alone

@@ -10,15 +10,16 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "utils/selfuncs.h"
 
 #include "planner/known_rows.h"
 #include "planner/planner_memo.h"
 #include "vector/plan/cost_model.h"
 
-/* The conditions of a table likely keep this many times the rows that PostgreSQL estimates. */
+/* The conditions of tables likely keep this many times the rows that PostgreSQL estimates. */
 typedef struct Guess
 {
-	Index		table;
+	Relids		tables;			/* one, or two that are joined */
 	double		factor;
 } Guess;
 
@@ -52,19 +53,64 @@ factor_of_guesses(RelOptInfo *table)
 }
 
 static void
-add_guess(RelOptInfo *table, RowsMemo *rows)
+add_guess(RowsMemo *rows, Relids tables, double factor)
 {
-	double		factor = factor_of_guesses(table);
+	Guess	   *guess;
 
-	if (factor > 1)
+	if (factor <= 1)
+		return;
+	guess = palloc(sizeof(Guess));
+	*guess = (Guess)
 	{
-		Guess	   *guess = palloc(sizeof(Guess));
+		tables, factor
+	};
+	rows->guesses = lappend(rows->guesses, guess);
+}
 
-		*guess = (Guess)
+/* How many different values a column has; negative, if PostgreSQL can only guess. */
+static double
+different_values(PlannerInfo *root, const EquivalenceMember *member)
+{
+	VariableStatData column;
+	bool		guessed;
+	double		number;
+
+	examine_variable(root, (Node *) member->em_expr, 0, &column);
+	number = get_variable_numdistinct(&column, &guessed);
+	ReleaseVariableStats(column);
+
+	return guessed ? -number : number;
+}
+
+/*
+ * A column of a subquery, such as a UNION ALL, has no statistics. PostgreSQL
+ * takes it to have 200 different values, of which a join with a shorter list of
+ * keys finds just some. Likely it has no others.
+ */
+static void
+add_guesses_of_columns(PlannerInfo *root, RowsMemo *rows, List *members)
+{
+	const EquivalenceMember *most = NULL;
+	double		known = 0;
+	ListCell   *lc;
+
+	foreach(lc, members)
+	{
+		const EquivalenceMember *member = lfirst(lc);
+		double		number = member->em_is_child || bms_membership(member->em_relids) != BMS_SINGLETON ? -1 : different_values(root, member);
+
+		if (number > known)
 		{
-			table->relid, factor
-		};
-		rows->guesses = lappend(rows->guesses, guess);
+			known = number;
+			most = member;
+		}
+	}
+	foreach(lc, most != NULL ? members : NIL)
+	{
+		const EquivalenceMember *member = lfirst(lc);
+
+		if (!member->em_is_child && bms_membership(member->em_relids) == BMS_SINGLETON)
+			add_guess(rows, bms_union(member->em_relids, most->em_relids), -different_values(root, member) / known);
 	}
 }
 
@@ -77,6 +123,7 @@ memo_of_rows(PlannerInfo *root)
 {
 	RowsMemo   *rows = planner_memo_find(root, MEMO_ROWS, root);
 	MemoryContext old;
+	ListCell   *lc;
 
 	if (rows != NULL)
 		return rows;
@@ -87,9 +134,15 @@ memo_of_rows(PlannerInfo *root)
 	{
 		RelOptInfo *rel = root->simple_rel_array[table];
 
-		if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
-			continue;
-		add_guess(rel, rows);
+		if (rel != NULL && rel->reloptkind == RELOPT_BASEREL)
+			add_guess(rows, rel->relids, factor_of_guesses(rel));
+	}
+	foreach(lc, root->eq_classes)
+	{
+		const EquivalenceClass *class = lfirst_node(EquivalenceClass, lc);
+
+		if (!class->ec_has_const && bms_membership(class->ec_relids) == BMS_MULTIPLE)
+			add_guesses_of_columns(root, rows, class->ec_members);
 	}
 	MemoryContextSwitchTo(old);
 
@@ -108,7 +161,7 @@ cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
 	{
 		Guess	   *guess = lfirst(lc);
 
-		if (bms_is_member(guess->table, rel->relids))
+		if (bms_is_subset(guess->tables, rel->relids))
 			factor *= guess->factor;
 	}
 	return factor;
