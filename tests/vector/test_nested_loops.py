@@ -1,18 +1,27 @@
-"""Nested loops that rest on a guess are replaced with hash joins, and others are not."""
+"""Nested loops that rest on a guess are replaced with hash joins, and others are not.
+
+PGBILLION_TEST_LOOPS is how many queries are generated (default 200), PGBILLION_TEST_SEED repeats a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import random
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from harness import servers
+from harness.amount import Count, amount
 from harness.servers import one
 from pgbillion.common.connection import Connection
-from pgbillion.rows import plans
+from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
+
+QUERIES = amount("PGBILLION_TEST_LOOPS", 200, 60)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +59,7 @@ TOTALS = (
     " UNION ALL SELECT customer, year, sum(price), 'w' FROM sold GROUP BY customer, year)"
 )
 SAME = "one.kind = 's' AND two.kind = 's' AND one.year = 2000 AND two.year = 2000"
-QUERIES = {
+JOINS = {
     "inner": f"{TOTALS} SELECT one.customer, two.total FROM totals one JOIN totals two USING (customer) WHERE {SAME}",
     "three": f"{TOTALS} SELECT one.customer, two.total FROM totals one JOIN totals two USING (customer)"
     f" JOIN totals three USING (customer) WHERE {SAME} AND three.kind = 'w' AND three.year = 2000",
@@ -69,9 +78,9 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", JOINS)
 def test_a_guess_makes_no_loop(conn: Connection, name: str) -> None:
-    query = QUERIES[name]
+    query = JOINS[name]
     off = joins(conn, query, "off")
     assert "Nested Loop" in off
     expected = sorted(conn.execute(query.encode()).fetchall())
@@ -87,16 +96,16 @@ def test_explain_shows_what_is_replaced(conn: Connection) -> None:
 
     shown = "Nested Loop" if conn.info.server_version >= 180000 else "None"
     for name in ("inner", "three", "left", "semi"):
-        assert replaced(QUERIES[name]) == {shown}
+        assert replaced(JOINS[name]) == {shown}
     # PostgreSQL's own hash join
     conn.execute("SET pgbillion_rows.enable = off; SET enable_nestloop = off; SET enable_mergejoin = off")
-    assert replaced(QUERIES["inner"]) == {"None"}
+    assert replaced(JOINS["inner"]) == {"None"}
 
 
 def test_one_setting_switches_it_off(conn: Connection) -> None:
     assert one(conn, "SHOW pgbillion_rows.replace_nested_loops") == "on"
     conn.execute("SET pgbillion_rows.enable = off")
-    assert joins(conn, QUERIES["inner"], "on") == ["Nested Loop"]
+    assert joins(conn, JOINS["inner"], "on") == ["Nested Loop"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +114,7 @@ def test_one_setting_switches_it_off(conn: Connection) -> None:
         # the first rows are wanted soon, of many
         f"{TOTALS} SELECT one.customer FROM totals one JOIN totals two USING (customer) WHERE one.year = 2000 LIMIT 1",
         # no equality
-        QUERIES["inner"].replace("USING (customer)", "ON one.customer < two.customer"),
+        JOINS["inner"].replace("USING (customer)", "ON one.customer < two.customer"),
         # rows are looked up
         "SELECT * FROM (SELECT customer FROM sold WHERE price = 5 LIMIT 3) few JOIN customers ON customer = id",
         # the table that is read again is known to be small
@@ -121,20 +130,143 @@ def test_other_loops_stay(conn: Connection, query: str) -> None:
 
 def test_what_costs_more_than_a_loop_is_not_taken(conn: Connection) -> None:
     conn.execute("SET enable_hashjoin = off")
-    assert joins(conn, QUERIES["inner"], "on") == ["Nested Loop"]
+    assert joins(conn, JOINS["inner"], "on") == ["Nested Loop"]
 
 
 def test_it_starts_as_soon_to_the_planner(conn: Connection) -> None:
     """Of joins that cost about the same PostgreSQL would keep another loop, which starts first."""
     # what is computed once counts as a part of the topmost node
-    found = plans.nodes(plans.explain(conn, QUERIES["first of an order"]))
+    found = plans.nodes(plans.explain(conn, JOINS["first of an order"]))
     (join,) = [node for node in found if node["Node Type"] == "Hash Join"]
     (table,) = [node for node in join["Plans"] if node["Node Type"] == "Hash"]
     assert join["Startup Cost"] < table["Total Cost"]
 
 
 def test_the_planner_tells_of_it(conn: Connection) -> None:
-    text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", QUERIES["inner"]))
+    text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", JOINS["inner"]))
     assert 'a nested loop over "one", "two" is replaced with a hash join, estimated to cost ' in text
     conn.execute("SET pgbillion_rows.replace_nested_loops = off")
-    assert "is replaced" not in str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", QUERIES["inner"]))
+    assert "is replaced" not in str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", JOINS["inner"]))
+
+
+# ---- by chance ----
+
+# what has columns k, m, t and v: by the number of its rows, PostgreSQL has statistics or guesses
+SOURCES = (
+    "counted", "counted", "unknown", "unknown", "(SELECT * FROM unknown WHERE m < 9 AND t > 'n2' AND v % 2 = 0)",
+    "(SELECT * FROM counted WHERE m = 3 AND t = 'n3')",
+    "(SELECT k, max(m) AS m, t, sum(v) AS v FROM counted GROUP BY k, t)",
+    "(SELECT k, m, min(t) AS t, count(*) AS v FROM unknown GROUP BY k, m HAVING count(*) > 0)",
+    "(SELECT DISTINCT k, m, t, v % 5 AS v FROM counted)",
+    "(SELECT k, m, t, v FROM counted UNION ALL SELECT m, k, t, NULL FROM unknown)",
+    "(SELECT * FROM unknown ORDER BY v, k, m, t LIMIT 60)",
+    "(SELECT nullif(g % 12, 4)::bigint AS k, g % 5 AS m, 'n' || g % 8 AS t, g AS v FROM generate_series(1, 90) g)",
+    "few", "few", "totals", "missing",
+)  # fmt: skip
+# conditions that are true for all rows, which PostgreSQL takes for few
+GUESSES = (
+    "{}.v % 1 = 0", "{}.v % 1 = 0", "{}.m + 0 = {}.m", "{}.m + 0 = {}.m", "length({}.t) > 0", "coalesce({}.v, 1) >= -5",
+)  # fmt: skip
+EQUALITIES = (
+    "{a}.k = {b}.k", "{a}.k = {b}.k", "{a}.m = {b}.m", "{a}.t = {b}.t", "{a}.k = {b}.m", "{a}.k::numeric = {b}.k",
+    "{a}.k + 1 = {b}.m", "{a}.v = {b}.v", "lower({a}.t) = {b}.t", "({a}.k, {a}.t) = ({b}.k, {b}.t)",
+    "{a}.k = {b}.k AND {a}.m = {b}.m",
+)  # fmt: skip
+OTHERS = ("{a}.m <> {b}.m", "{a}.v > {b}.v", "{a}.t < {b}.t", "({a}.m = 1 OR {b}.m > 2)", "{b}.v IS NOT NULL")
+WITH = (
+    "WITH few AS MATERIALIZED (SELECT k, m, t, v FROM counted WHERE m < 7), totals AS MATERIALIZED (SELECT k, m,"
+    " max(t) AS t, sum(v) AS v FROM unknown GROUP BY k, m), missing AS MATERIALIZED (SELECT k, m, t, v FROM unknown"
+    " WHERE v < 0)"
+)
+
+
+def make(conn: Connection) -> None:
+    """Tables of the same rows: of one there are statistics."""
+    for table in ("counted", "unknown"):
+        conn.execute(
+            f"CREATE TABLE {table} WITH (autovacuum_enabled = off) AS SELECT nullif(i % 37, 5)::bigint AS k,"
+            " nullif(i % 11, 7) AS m, CASE WHEN i % 6 <> 4 THEN 'n' || i % 9 END AS t, nullif(i % 23, 3) AS v"
+            " FROM generate_series(1, 90) i".encode()
+        )
+    conn.execute("ANALYZE counted")
+
+
+def generated(chance: random.Random) -> str:
+    """A query over two to four sources."""
+    conditions = []
+
+    def source(name: str) -> str:
+        if chance.random() < 0.7:
+            conditions.append(chance.choice(GUESSES).replace("{}", name))
+        return f"{chance.choice(SOURCES)} {name}"
+
+    def matches(name: str, before: list[str]) -> str:
+        pair = {"a": chance.choice(before), "b": name}
+        terms = [chance.choice(EQUALITIES), *chance.sample(OTHERS, chance.choice((0, 0, 1)))]
+        return " AND ".join(terms).format(**pair)
+
+    names = ["a"]
+    text = f"FROM {source('a')}"
+    for name in "bcd"[: chance.choice((1, 1, 2, 2, 3))]:
+        kind = chance.choice(("JOIN", "JOIN", "LEFT JOIN", "RIGHT JOIN"))
+        joined, on = source(name), matches(name, names)
+        # what belongs to the inner side of an outer join is no filter of its rows
+        if kind != "JOIN" and conditions and chance.random() < 0.5:
+            on += f" AND {conditions.pop()}"
+        text += f" {kind} {joined} ON {on}"
+        names.append(name)
+    if chance.random() < 0.4:
+        inner, negated = chance.choice(SOURCES), chance.choice(("", "NOT "))
+        conditions.append(f"{negated}EXISTS (SELECT FROM {inner} x WHERE {matches('x', names)})")
+    if chance.random() < 0.15:
+        conditions.append(f"a.k IN (SELECT x.k FROM {chance.choice(SOURCES)} x WHERE length(x.t) > 0)")
+    if conditions:
+        text += f" WHERE {' AND '.join(conditions)}"
+    every = ", ".join(f"{name}.{column}" for name in names for column in "kmtv")
+    above = chance.choice(
+        (
+            "SELECT count(*), sum({last}.v), max({last}.t) {text}",
+            "SELECT a.k, count(*), sum({last}.v) {text} GROUP BY 1",
+            "SELECT DISTINCT a.t, {last}.m {text}",
+            "SELECT {every} {text} ORDER BY {every} LIMIT 40",
+            "SELECT g, l.* FROM generate_series(1, 3) g, LATERAL (SELECT a.k, count(*) {text} GROUP BY 1 HAVING"
+            " count(*) > g) l",
+            "SELECT count(*) FROM (SELECT {every} {text} LIMIT 5000) l",
+        )
+    )
+    return f"{WITH} {above.format(text=text, last=names[-1], every=every)}"
+
+
+def test_generated(conn: Connection, tell: Callable[[str], None], counted: Count) -> None:
+    conn.prepare_threshold = None
+    chance = random.Random(SEED)
+    numbers = {"queries": 0, "with replaced loops": 0, "in parallel plans": 0, "with 64 kB": 0}
+    conn.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    conn.execute("BEGIN")
+    make(conn)
+    for number in range(QUERIES):
+        query = generated(chance)
+        little = chance.random() < 0.3
+        settings = {
+            "work_mem": "'64kB'" if little else "'4MB'",
+            "max_parallel_workers_per_gather": chance.choice((0, 0, 2)),
+            "enable_memoize": chance.choice(("on", "off")),
+            "pgbillion_rows.vector_join": chance.choice(("off", "off", "on")),
+        }
+        for name, value in settings.items():
+            conn.execute(f"SET {name} = {value}".encode())
+        conn.execute("SET pgbillion_rows.enable = off")
+        core = answers.answer(conn.execute(query.encode()))
+        conn.execute("SET pgbillion_rows.enable = on")
+        ours = answers.answer(conn.execute(query.encode()))
+        assert answers.difference(core, ours) is None, f"seed {SEED}, number {number}: {query}; {settings}"
+        text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query))
+        replaced = "is replaced with a hash join" in text
+        found = plans.nodes(plans.explain(conn, query)) if replaced else []
+        numbers["queries"] += 1
+        numbers["with replaced loops"] += replaced
+        numbers["in parallel plans"] += replaced and any(node["Node Type"].startswith("Gather") for node in found)
+        numbers["with 64 kB"] += replaced and little
+    tell(f"seed {SEED}: {numbers}")
+    counted(numbers)
+    assert numbers["with replaced loops"] > QUERIES * 0.2, f"seed {SEED}: {numbers}"

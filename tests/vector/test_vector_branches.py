@@ -1,21 +1,27 @@
-"""Branches of a UNION ALL that are subqueries, with conditions or joins: our scans read and join them further."""
+"""Branches of a UNION ALL that are subqueries, with conditions or joins: our scans read and join them further.
+
+PGBILLION_TEST_BRANCHES is how many queries are generated (default 720), PGBILLION_TEST_SEED repeats a run.
+"""
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
 
 from harness import servers
-from harness.amount import amount
+from harness.amount import Count, amount
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
+QUERIES = amount("PGBILLION_TEST_BRANCHES", 720, 60)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 NODES = (plans.NODE, plans.JOIN)
 TABLES = """
 CREATE TABLE store (day integer, item bigint, shop integer, price numeric(9, 2), note text, kind char(4));
@@ -404,34 +410,43 @@ def generated(chance: random.Random) -> str:
     return chance.choice(ABOVE).format(u=f"({union}) u", g=keys)
 
 
-@pytest.mark.parametrize("seed", range(amount("PGBILLION_TEST_BRANCHES", 12)))
-def test_by_chance(cluster: Cluster, tables: str, seed: int) -> None:
-    chance = random.Random(seed)
-    used = 0
+def test_by_chance(cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count) -> None:
+    chance = random.Random(SEED)
+    numbers = {"queries": 0, "with branches of ours": 0, "in parallel plans": 0, "with 64 kB": 0}
     with cluster.connect(tables) as conn:
         conn.prepare_threshold = None
         conn.execute(
             "LOAD 'pgbillion_rows'; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0;"
             " SET parallel_tuple_cost = 0"
         )
-        for _ in range(60):
+        for number in range(QUERIES):
             query = generated(chance)
             forced = chance.choice(("force", "force", "on"))
+            little = chance.random() < 0.2
             settings = {
-                "vector_join": forced,
-                "vector_aggregate": forced,
-                "columns": chance.choice(("off", "force")),
-                "vector_exchange": chance.choice(("on", "force")),
+                "pgbillion_rows.vector_join": forced,
+                "pgbillion_rows.vector_aggregate": forced,
+                "pgbillion_rows.columns": chance.choice(("off", "force")),
+                "pgbillion_rows.vector_exchange": chance.choice(("on", "force")),
+                "work_mem": "'64kB'" if little else "'4MB'",
+                "max_parallel_workers_per_gather": chance.choice((0, 2)),
             }
-            workers = chance.choice((0, 2))
-            conn.execute(f"SET max_parallel_workers_per_gather = {workers}".encode())
+            for name, value in settings.items():
+                conn.execute(f"SET {name} = {value}".encode())
             conn.execute("SET pgbillion_rows.enable = off")
             core = answers.answer(conn.execute(query.encode()))
             conn.execute("SET pgbillion_rows.enable = on")
-            for name, value in settings.items():
-                conn.execute(f"SET pgbillion_rows.{name} = {value}".encode())
             ours = answers.answer(conn.execute(query.encode()))
-            if " LIMIT " not in query:
-                assert answers.difference(core, ours) is None, f"{query}; {settings} {workers}"
-            used += bool(scanned(conn, query))
-    assert used > 20
+            found = answers.difference(core, ours)
+            assert found is None, f"seed {SEED}, number {number}: {found}\n{query}; {settings}"
+            used = bool(scanned(conn, query))
+            numbers["queries"] += 1
+            numbers["with branches of ours"] += used
+            parallel = used and settings["max_parallel_workers_per_gather"] == 2
+            numbers["in parallel plans"] += parallel and any(
+                node["Node Type"].startswith("Gather") for node in plans.nodes(plans.explain(conn, query))
+            )
+            numbers["with 64 kB"] += used and little
+    tell(f"seed {SEED}: {numbers}")
+    counted(numbers)
+    assert numbers["with branches of ours"] > QUERIES / 3, f"seed {SEED}: {numbers}"

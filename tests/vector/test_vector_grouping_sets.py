@@ -1,13 +1,17 @@
-"""Grouping sets: rows are grouped once by the keys of all sets, vectorized, and PostgreSQL groups these groups."""
+"""Grouping sets: rows are grouped once by the keys of all sets, vectorized, and PostgreSQL groups these groups.
+
+PGBILLION_TEST_GROUPING_SETS is how many queries are generated (default 600), PGBILLION_TEST_SEED repeats a run.
+"""
 
 from __future__ import annotations
 
 import os
 import random
+from collections.abc import Callable
 
 import pytest
 
-from harness.amount import amount
+from harness.amount import Count, amount
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from test_vector_answers import both, in_parallel, make, vectors
@@ -16,6 +20,7 @@ from test_vector_finalize import little_memory
 pytestmark = pytest.mark.majors
 __all__ = ["vectors"]
 
+QUERIES = amount("PGBILLION_TEST_GROUPING_SETS", 600, 60)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 AGGREGATES = (
     "count(*)", "sum(x)", "avg(x)", "min(t)", "max(t)", "count(t)", "sum(n)", "avg(n)", "stddev(x)", "variance(n)",
@@ -186,13 +191,11 @@ def test_nearly_as_many_groups_as_rows(vectors: Connection) -> None:
     both(vectors, "SELECT t, grp, sum(x) FROM data GROUP BY ROLLUP (t, grp)")
 
 
-def test_generated(vectors: Connection) -> None:
-    print(f"seed {SEED}")
+def test_generated(vectors: Connection, tell: Callable[[str], None], counted: Count) -> None:
     fill(vectors)
     chance = random.Random(SEED)
     vectorized = 0
-    count = amount("PGBILLION_TEST_QUERIES", 600, 60)
-    for number in range(count):
+    for number in range(QUERIES):
         keys = chance.sample(KEYS, chance.randint(1, 4))
         kind = chance.choice(("ROLLUP", "CUBE", "GROUPING SETS"))
         if kind == "GROUPING SETS":
@@ -216,6 +219,11 @@ def test_generated(vectors: Connection) -> None:
         vectors.execute(f"SET enable_hashagg = {chance.choice(('on', 'on', 'off'))}".encode())
         if number % 10 == 0:
             vectors.execute(f"SET max_parallel_workers_per_gather = {chance.choice((0, 0, 2))}".encode())
-        both(vectors, query, node=None)
+        try:
+            both(vectors, query, node=None)
+        except AssertionError as error:
+            raise AssertionError(f"seed {SEED}, number {number}: {query}: {error}") from None
         vectorized += combined(vectors, query)
-    assert vectorized > count / 3, vectorized
+    tell(f"seed {SEED}: {QUERIES} queries, {vectorized} grouped by vectors first")
+    counted({"queries": QUERIES, "grouped by vectors first": vectorized})
+    assert vectorized > QUERIES / 3, vectorized
