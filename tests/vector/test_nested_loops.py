@@ -89,6 +89,20 @@ def test_a_guess_makes_no_loop(conn: Connection, name: str) -> None:
     assert expected
 
 
+def test_a_cte_is_not_read_again_for_first_rows(conn: Connection) -> None:
+    """To PostgreSQL that costs as much as its rows, but not the condition, which all rows of the CTE are tested for."""
+    mean = (
+        f"{TOTALS} SELECT name FROM totals one JOIN customers ON customer = id"
+        " WHERE total > (SELECT avg(total) FROM totals two WHERE one.kind = two.kind) ORDER BY name LIMIT 10"
+    )
+    conn.execute("CREATE INDEX by_name ON customers (name)")
+    assert joins(conn, mean, "off") == ["Nested Loop"]
+    expected = conn.execute(mean.encode()).fetchall()
+    assert joins(conn, mean, "on") == ["Hash Join"]
+    assert conn.execute(mean.encode()).fetchall() == expected
+    conn.execute("DROP INDEX by_name")
+
+
 def test_explain_shows_what_is_replaced(conn: Connection) -> None:
     def replaced(query: str) -> set[str]:
         found = plans.nodes(plans.explain(conn, query))

@@ -118,12 +118,39 @@ cost_of_order(const Path *loop)
 	return loop->pathkeys == NIL ? 0 : 2 * cpu_operator_cost * loop->rows * log2(Max(loop->rows, 2));
 }
 
+/*
+ * What a loop costs beyond PostgreSQL's price if it reads a CTE again and again:
+ * cost_rescan() leaves out the CTE scan's conditions, which may be subqueries,
+ * and the rows that they remove.
+ */
+static Cost
+cost_left_out(const NestPath *loop)
+{
+	const Path *inner = loop->jpath.innerjoinpath;
+
+	if (inner->pathtype != T_CteScan)
+		return 0;
+	return Max(inner->total_cost - inner->startup_cost - cpu_tuple_cost * inner->rows, 0) *
+		Max(loop->jpath.outerjoinpath->rows - 1, 0);
+}
+
 /* Does a hash join, which has no order, take the place of a loop? */
 static bool
 takes_place(PlannerInfo *root, const Path *hash, const Path *loop)
 {
-	return !is_for_first_rows(root, loop) &&
-		hash->total_cost + cost_of_order(loop) <= loop->total_cost * MOST_OVERHEAD;
+	Cost		left_out = cost_left_out((const NestPath *) loop);
+	Cost		cost = loop->total_cost + left_out;
+
+	if (is_for_first_rows(root, loop))
+	{
+		double		share = root->tuple_fraction < 1 ? root->tuple_fraction : root->tuple_fraction / loop->rows;
+
+		/* PostgreSQL has compared the first rows, except for that */
+		if (left_out == 0)
+			return false;
+		cost = loop->startup_cost + share * (cost - loop->startup_cost);
+	}
+	return hash->total_cost + cost_of_order(loop) <= cost * MOST_OVERHEAD;
 }
 
 /* ---- the hash join ---- */

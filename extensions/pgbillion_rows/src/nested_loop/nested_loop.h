@@ -16,7 +16,8 @@
  *
  * Loops stay that look rows up by the outer row (parameterized inner sides), as
  * they do not read a side again, loops over a table of a few rows, and loops of
- * which the first rows are wanted soon.
+ * which the first rows are wanted soon, unless these are to come from reading
+ * again a CTE with conditions that PostgreSQL's price leaves out.
  *
  * The hash join is PostgreSQL's own. Its plan is marked, so that EXPLAIN and the
  * statistics of queries know it.
