@@ -1,4 +1,4 @@
-"""Joins that read keys and filters from a columnar index, and fetch other columns for the rows that are left.
+"""Joins and aggregations that read keys and filters from a columnar index, and fetch other columns for the rows left.
 
 PGBILLION_TEST_LATE is how many queries are generated (default 400; beside writers a quarter), and PGBILLION_TEST_SEED
 repeats a run.
@@ -185,6 +185,57 @@ def test_aggregates(late: Connection, query: str, how: str) -> None:
     assert both(late, query, None if "string_agg" in query else True)
 
 
+OF_ONE_TABLE = [
+    "SELECT count(*), sum(f.n), sum(f.price), count(f.word), min(f.word), max(f.at), bool_or(f.flags) FROM f"
+    " WHERE kind < 20",
+    f"SELECT {', '.join(f'count({column})' for column in ALL.split(', '))}, max(f.big), max(f.pad) FROM f WHERE k = 5",
+    "SELECT f.flags, count(*), sum(f.id), max(f.big) FROM f WHERE f.kind IN (3, 5) AND f.id > 50 GROUP BY 1",
+    "SELECT f.word, count(DISTINCT f.pad), sum(f.n) FROM f WHERE f.kind < 20 GROUP BY 1",
+    "SELECT f.pad, f.s, avg(f.price), count(f.empty), min(f.later) FROM f WHERE s > 's2' GROUP BY 1, 2",
+    "SELECT DISTINCT f.pad, f.flags, f.k FROM f WHERE k IS NOT NULL AND kind = 5",
+    "SELECT kind, sum(n) FILTER (WHERE price > 50), max(upper(word)) FROM f WHERE id % 3 = 0 GROUP BY ROLLUP (kind)",
+    "SELECT pad, count(*) FROM f WHERE kind = 7 GROUP BY 1 HAVING max(n) >= 1 ORDER BY 2 DESC, 1 LIMIT 5",
+    "SELECT length(pad), percentile_cont(0.5) WITHIN GROUP (ORDER BY n), mode() WITHIN GROUP (ORDER BY n)"
+    " FROM f WHERE kind < 9 GROUP BY 1",
+    # conditions on no column of the index's, and one that PostgreSQL evaluates row by row
+    "SELECT sum(n), min(word) FROM f WHERE kind = 5 AND id NOT IN (SELECT k * 8 + 5 FROM d WHERE k > 9)",
+    "SELECT sum(n), min(word) FROM f WHERE kind < (SELECT max(grade) FROM e) AND s ~ '[13]$'",
+]
+
+
+@pytest.mark.parametrize("query", OF_ONE_TABLE)
+@pytest.mark.parametrize("how", ["", LITTLE, "SET max_parallel_workers_per_gather = 2"])
+def test_aggregates_of_one_table(late: Connection, query: str, how: str) -> None:
+    late.execute(how.encode())
+    assert both(late, query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # a condition on a column that the index lacks, or none by which rows are removed
+        "SELECT sum(n) FROM f WHERE kind = 5 AND price > 3",
+        "SELECT sum(n), count(*) FROM f",
+        "SELECT sum(n), count(*) FROM f WHERE timeofday() <> ''",
+        # system columns, and rows as such
+        "SELECT count(f.pad), max(ctid) FROM f WHERE kind = 5",
+        "SELECT count(f) FROM f WHERE kind = 5",
+        "SELECT sum(pg_column_size(big)) FROM f WHERE kind < 20",
+    ],
+)
+def test_aggregates_that_fetch_nothing(late: Connection, query: str) -> None:
+    assert both(late, query, False)
+
+
+def test_no_row_is_left(late: Connection) -> None:
+    for query in (
+        "SELECT sum(n), count(word) FROM f WHERE k = -1",
+        "SELECT pad, sum(n) FROM f WHERE k = -1 GROUP BY 1",
+    ):
+        both(late, query, None)
+        assert late_nodes(plans.explain(late, query))
+
+
 def test_both_sides_are_spilled(late: Connection) -> None:
     """What says where rows are goes through the files, and partitions mix the order of blocks."""
     late.execute(LITTLE)
@@ -243,7 +294,7 @@ def test_how_values_are_stored(late: Connection, query: str) -> None:
 
 
 def test_expressions_of_the_index(cluster: Cluster, facts: str) -> None:
-    """They are read from it, and what they are made of is fetched if it is returned."""
+    """They are read from it, and what they are made of is fetched if it is returned or aggregated."""
     with ask(cluster, facts) as conn:
         conn.execute("CREATE TABLE j (id int, document jsonb, pad text)")
         conn.execute(
@@ -258,6 +309,8 @@ def test_expressions_of_the_index(cluster: Cluster, facts: str) -> None:
                 "SELECT j.id, j.document, d.name FROM j JOIN d ON d.k = (j.document ->> 'k')::int",
                 "SELECT j.pad, j.id FROM j JOIN d ON d.k = (j.document ->> 'k')::int WHERE j.document ->> 'w' = 'w4'",
                 "SELECT j.document ->> 'w', sum(j.id) FROM j JOIN d ON d.k = (j.document ->> 'k')::int GROUP BY 1",
+                "SELECT j.document ->> 'w', sum(j.id), max(j.document ->> 'n') FROM j"
+                " WHERE (j.document ->> 'k')::int < 50 GROUP BY 1",
             ):
                 assert both(conn, query)
         finally:
@@ -273,8 +326,25 @@ def test_explain(late: Connection) -> None:
     assert f"  Rows Fetched: rows={rows} blocks=" in text
 
 
+def test_explain_of_one_table(late: Connection) -> None:
+    query = "SELECT k, sum(n), min(pad) FROM f WHERE kind = 5 GROUP BY 1"
+    text = "\n".join(
+        row[0] for row in late.execute(f"EXPLAIN (ANALYZE, VERBOSE, COSTS OFF, TIMING OFF) {query}".encode())
+    )
+    rows = one(late, "SELECT count(*) FROM f WHERE kind = 5")
+    removed = one(late, "SELECT count(*) FROM f WHERE kind <> 5 OR kind IS NULL")
+    assert "  Columns: f_columns\n" in text
+    assert "  Fetched Columns: f.n, f.pad\n" in text
+    assert "  Table Columns: k, kind, n, pad\n" in text
+    assert f"  Rows Fetched: rows={rows} blocks=" in text
+    assert f"  Rows Removed by Filter: {removed}\n" in text
+
+
 def test_rescans(late: Connection) -> None:
     for query in (
+        "SELECT o.x, (SELECT max(f.word) FROM f WHERE f.id > o.x AND kind = 5) FROM (VALUES (0), (9000), (19900)) o(x)",
+        "SELECT o.x, q.* FROM (VALUES (0), (9000), (NULL), (19000)) o(x),"
+        " LATERAL (SELECT f.pad, sum(f.n) FROM f WHERE f.id > o.x GROUP BY 1) q",
         "SELECT o.x, q.* FROM (VALUES (0), (9000), (NULL), (19000)) o(x),"
         " LATERAL (SELECT f.pad, f.n, d.name FROM f JOIN d ON d.k = f.k WHERE f.id > o.x OFFSET 0) q",
         "SELECT o.x, (SELECT max(f.word) FROM f JOIN d ON d.k = f.k WHERE f.id > o.x)"
@@ -297,6 +367,8 @@ def test_serializable(cluster: Cluster, facts: str) -> None:
         assert both(conn, query)
         node = late_nodes(plans.explain(conn, query, run=True))[0]
         assert node["Column Blocks Read"] == 0
+        for aggregates in OF_ONE_TABLE:
+            both(conn, aggregates, None)
         conn.execute("ROLLBACK")
 
 
@@ -357,6 +429,7 @@ def test_changes_of_others_after_the_snapshot(cluster: Cluster, facts: str) -> N
     with ask(cluster, facts) as conn, cluster.connect(facts) as other:
         conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         before = both(conn, query)
+        aggregated = [both(conn, aggregates) for aggregates in OF_ONE_TABLE]
         conn.execute("DECLARE c NO SCROLL CURSOR FOR " + query)
         found = conn.execute("FETCH 10 FROM c").fetchall()
         other.execute("UPDATE f SET n = n + 1 WHERE id % 7 = 0")
@@ -371,8 +444,11 @@ def test_changes_of_others_after_the_snapshot(cluster: Cluster, facts: str) -> N
         found += conn.execute("FETCH ALL FROM c").fetchall()
         assert sorted(found, key=repr) == before
         assert both(conn, query) == before
+        assert [both(conn, aggregates) for aggregates in OF_ONE_TABLE] == aggregated
         conn.execute("ROLLBACK")
         both(conn, query)
+        for aggregates in OF_ONE_TABLE:
+            both(conn, aggregates)
         other.execute("VACUUM f")
         other.execute("CALL pgbillion_rows.columns_refresh('f')")
         both(conn, query)
@@ -390,6 +466,16 @@ def test_it_is_canceled(cluster: Cluster, facts: str) -> None:
             conn.execute(query.encode())
         conn.execute("SET statement_timeout = '120s'")
         both(conn, f"SELECT {ALL}, d.name FROM f JOIN d ON d.k = f.k WHERE kind = 5")
+        query = (
+            "SELECT x, (SELECT count(DISTINCT sha512((pad || n || x)::bytea)) FROM f WHERE kind < 39 AND f.id > -x)"
+            " FROM generate_series(1, 900) x"
+        )
+        assert late_nodes(plans.explain(conn, query))
+        conn.execute("SET statement_timeout = '300ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            conn.execute(query.encode())
+        conn.execute("SET statement_timeout = '120s'")
+        both(conn, OF_ONE_TABLE[0])
 
 
 def test_chosen_where_few_rows_are_left(cluster: Cluster) -> None:
@@ -410,6 +496,18 @@ def test_chosen_where_few_rows_are_left(cluster: Cluster) -> None:
             plan = plans.explain(conn, query)
             assert bool(late_nodes(plan)) is expected, plans.text(conn, query)
             both(conn, query, expected)
+        for condition, expected in (
+            ("k < 20", True),
+            ("id BETWEEN 1000 AND 1100", True),
+            ("k < 9000", False),
+            ("k > 5000", False),
+            ("id > 0", False),
+        ):
+            query = f"SELECT word, max(pad) FROM f WHERE {condition} GROUP BY 1"
+            both(conn, query, expected)
+        # an index of PostgreSQL's leads to few rows faster
+        conn.execute("CREATE INDEX ON f (id)")
+        both(conn, "SELECT word, max(pad) FROM f WHERE id BETWEEN 1000 AND 1010 GROUP BY 1", False)
 
 
 # generated joins

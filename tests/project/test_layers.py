@@ -68,7 +68,12 @@ MAY_INCLUDE = {
             "vector/expression": (*_BATCH, "planner/"),
             "vector/keys": (*_BATCH, "vector/expression/"),
             "vector/filter": (*_BATCH, "planner/", _KERNELS, "vector/expression/"),
-            "vector/source": (*_BATCH, "column_index/column_index.h", "vector/expression/expression.h"),
+            "vector/source": (
+                *_BATCH,
+                "column_index/column_index.h",
+                "vector/expression/expression.h",
+                "vector/filter/filter.h",
+            ),
             "vector/aggregate": (*_BATCH, "planner/", _KERNELS, "vector/expression/", "vector/filter/"),
             "vector/spill": _BATCH,
             "vector/join": (

@@ -448,6 +448,21 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 }
 
 /*
+ * The same, after which it is final what rows are left: prepare the columns that
+ * are needed of them. A batch that is void, because these cannot be loaded, is
+ * left without any.
+ */
+int
+vector_filter_finally(VectorFilter *filter, Batch *batch)
+{
+	int			removed = vector_filter_batch(filter, batch);
+
+	if (batch->n > 0 && !batch_prepare(batch, batch->later, batch->nlater))
+		removed = batch->n = 0;
+	return removed;
+}
+
+/*
  * Have the batch's source give its next rows, of which the filter, if there is
  * one, keeps some, possibly none. False at the source's end. Called in the
  * batch's memory, which has just been reset. Rows that are removed are counted

@@ -19,6 +19,7 @@ extern void vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms
 extern bool vector_filter_excludes(void *filter, Batch *batch);
 extern bool vector_filter_next(VectorFilter *filter, Batch *batch);
 extern int	vector_filter_batch(VectorFilter *filter, Batch *batch);
+extern int	vector_filter_finally(VectorFilter *filter, Batch *batch);
 extern VectorFilter *vector_filter_compile_rows(Expr *clause, Batch *batch);
 extern int	vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows);
 

@@ -222,14 +222,7 @@ read_input(VectorJoin *join)
 	if (join->key_filter != NULL)
 		join_key_filter_batch(join->key_filter, input);
 	if (input->n > 0)
-		removed = vector_filter_batch(join->filter, input);
-
-	/*
-	 * from here on what rows are left is final: the batch is not void after
-	 * that
-	 */
-	if (input->n > 0 && !batch_prepare(input, input->later, input->nlater))
-		removed = input->n = 0;
+		removed = vector_filter_finally(join->filter, input);
 	InstrCountFiltered2(input->parent, removed);
 
 	return true;

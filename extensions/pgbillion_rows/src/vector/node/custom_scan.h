@@ -35,8 +35,9 @@ typedef enum VectorPrivate
 										 * which rows that find few groups
 										 * again pass ungrouped; -1: never */
 	VECTOR_PRIVATE_LATE,		/* a list of integers: attributes of the table
-								 * that are fetched for the rows of the joins,
-								 * as the columnar index lacks them */
+								 * that are fetched for the rows that filter
+								 * and joins leave, as the columnar index
+								 * lacks them */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * VectorJoinPrivate */
 } VectorPrivate;

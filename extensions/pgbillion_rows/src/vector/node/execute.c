@@ -134,7 +134,7 @@ vector_scan_index(CustomScan *cscan)
 	return linitial_oid(list_nth(cscan->custom_private, VECTOR_PRIVATE_COLUMNS));
 }
 
-/* The columns of the table that are fetched for the rows of the joins. */
+/* The columns of the table that are fetched for the rows that filter and joins leave. */
 static List *
 late_columns(CustomScan *cscan)
 {
@@ -717,7 +717,7 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 	}
 }
 
-/* The columns that are fetched for the rows of the joins. */
+/* The columns that are fetched for the rows that filter and joins leave. */
 static void
 explain_late(CustomScanState *css, List *context, bool prefix, ExplainState *es)
 {
@@ -760,21 +760,27 @@ explain_exchanged(const Exchange *exchange, ExplainState *es)
 	ExplainPropertyText("Exchanged", buf.data, es);
 }
 
-/* The columns that are read of the table: those that a columnar index must have, among them its expressions. */
+/*
+ * The columns that the scan needs of the table, among them expressions of the
+ * columnar index: those that an index must have for all to be read from it.
+ */
 static void
 explain_table_columns(const VectorState *state, List *context, ExplainState *es)
 {
-	const Batch *batch = &state->node.batch;
-	TupleDesc	tupdesc = RelationGetDescr(state->node.css.ss.ss_currentRelation);
+	const VectorNode *node = &state->node;
+	TupleDesc	tupdesc = RelationGetDescr(node->css.ss.ss_currentRelation);
+	Bitmapset  *attnos = bms_copy(node->late);
+	int			attno = -1;
 	List	   *names = NIL;
 
-	for (int i = 0; i < batch->ncolumns; i++)
+	for (int i = 0; i < node->read->ncolumns; i++)
 	{
-		AttrNumber	attno = batch->columns[i].attno;
-
-		names = lappend(names, attno <= tupdesc->natts ? NameStr(TupleDescAttr(tupdesc, attno - 1)->attname) :
-						deparse_expression(list_nth(state->node.expressions, attno - tupdesc->natts - 1), context, false, false));
+		if (node->read->columns[i].attno != node->place)
+			attnos = bms_add_member(attnos, node->read->columns[i].attno);
 	}
+	while ((attno = bms_next_member(attnos, attno)) >= 0)
+		names = lappend(names, attno <= tupdesc->natts ? NameStr(TupleDescAttr(tupdesc, attno - 1)->attname) :
+						deparse_expression(list_nth(node->expressions, attno - tupdesc->natts - 1), context, false, false));
 	ExplainPropertyList("Table Columns", names, es);
 }
 
@@ -806,7 +812,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	explain_joins(state, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
-	/* with joins, the batch is of their rows */
+	/* with joins, others read tables, too */
 	if (es->verbose && cscan->custom_plans == NIL)
 		explain_table_columns(state, context, es);
 	if (es->analyze)

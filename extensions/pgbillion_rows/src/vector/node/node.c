@@ -97,8 +97,8 @@ vector_node_exprs(VectorNode *node, List *exprs)
 }
 
 /*
- * Columns of the table that the index lacks are fetched for the rows of the
- * joins; after vector_node_use_index(). None: NIL.
+ * Columns of the table that the index lacks are fetched for the rows that the
+ * filter and the joins leave; after vector_node_use_index(). None: NIL.
  */
 void
 vector_node_fetch_late(VectorNode *node, List *attnos)
@@ -161,6 +161,7 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	 */
 	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
 
+	node->read = batch;
 	batch_init(batch, plain ? tupdesc : vector_node_describe(node), batch_attnos(clauses), later, &ss->ps);
 	mark_counted(batch, counted);
 	if (plain)
@@ -179,26 +180,7 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	node->table->filter = node->filter;
 }
 
-/*
- * Prepare to read the table of the scan for these outputs, after
- * vector_node_use_index(). Memory belongs to the current context.
- */
-void
-vector_node_begin(VectorNode *node, List *clauses, List *outputs)
-{
-	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs);
-	node->source = node->table;
-}
-
-/* The same, to return rows in the table's own form, of which the outputs are needed before. */
-void
-vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs)
-{
-	node->returns_rows = true;
-	vector_node_begin(node, clauses, outputs);
-}
-
-/* What the outputs need of the rows of the joins: in place of late columns, where a row is. */
+/* What the outputs need of the rows before late columns are fetched: in place of these, where a row is. */
 static List *
 without_late(VectorNode *node, List *outputs)
 {
@@ -211,14 +193,47 @@ without_late(VectorNode *node, List *outputs)
 	return result;
 }
 
-/* Have the rows of the joins, which are in this batch, get their late columns. */
+/*
+ * Have the rows in this batch, which are described alike, get their late
+ * columns. If they are the table's, they have yet to pass the filter.
+ */
 static void
-begin_late(VectorNode *node, Batch *joined, List *outputs, JoinRows *joins)
+begin_late(VectorNode *node, Batch *input, List *outputs, TupleDesc tupdesc, VectorFilter *filter)
 {
-	joined->econtext = CreateExprContext(node->css.ss.ps.state);
-	batch_init(&node->batch, joins->tupdesc, NULL, batch_attnos(outputs), &node->css.ss.ps);
-	node->source = late_columns_create(node->table, node->css.ss.ss_currentRelation, joined, node->place, node->late,
+	input->econtext = CreateExprContext(node->css.ss.ps.state);
+	batch_init(&node->batch, tupdesc, NULL, batch_attnos(outputs), &node->css.ss.ps);
+	node->source = late_columns_create(node->table, node->css.ss.ss_currentRelation, input, filter, node->place, node->late,
 									   &node->batch);
+	node->batch.source = node->source;
+}
+
+/*
+ * Prepare to read the table of the scan for these outputs, after
+ * vector_node_use_index() and vector_node_fetch_late(). Memory belongs to the
+ * current context.
+ */
+void
+vector_node_begin(VectorNode *node, List *clauses, List *outputs)
+{
+	Batch	   *batch;
+
+	if (node->place == 0)
+	{
+		begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs);
+		node->source = node->table;
+		return;
+	}
+	batch = palloc0(sizeof(Batch));
+	begin_table(node, batch, clauses, batch_attnos(without_late(node, outputs)), NIL);
+	begin_late(node, batch, outputs, vector_node_describe(node), node->filter);
+}
+
+/* The same, to return rows in the table's own form, of which the outputs are needed before. */
+void
+vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs)
+{
+	node->returns_rows = true;
+	vector_node_begin(node, clauses, outputs);
 }
 
 /* The same with joins; the outputs are over their rows. */
@@ -233,7 +248,7 @@ vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows
 	batch->econtext = CreateExprContext(node->css.ss.ps.state);
 	node->source = node->joins = joins_create(joins, needed, batch, node->filter, joined);
 	if (node->place > 0)
-		begin_late(node, joined, outputs, joins);
+		begin_late(node, joined, outputs, joins->tupdesc, NULL);
 	node->batch.source = node->source;
 }
 
@@ -260,15 +275,10 @@ vector_node_next(VectorNode *node)
 		/* what joins give has passed the filter, and what a sink has kept */
 		if (batch->n > 0 && source == node->table)
 		{
-			int			removed = vector_filter_batch(node->filter, batch);
+			int			removed = vector_filter_finally(node->filter, batch);
 
-			/*
-			 * from here on what rows are left is final: columns that cannot
-			 * be loaded, and rows that cannot be found, make the batch void
-			 * before that
-			 */
-			if (batch->n > 0 && (!batch_prepare(batch, batch->later, batch->nlater) ||
-								 (node->returns_rows && !batch_locate(batch))))
+			/* rows that cannot be found make the batch void, too */
+			if (batch->n > 0 && node->returns_rows && !batch_locate(batch))
 				removed = batch->n = 0;
 
 			/*

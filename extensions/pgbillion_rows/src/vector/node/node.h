@@ -20,7 +20,8 @@ typedef struct VectorNode
 {
 	CustomScanState css;
 	Batch		batch;
-	Source	   *table;			/* of the table's rows */
+	Source	   *table;			/* of the table's rows, */
+	Batch	   *read;			/* in this batch */
 	Source	   *joins;			/* the last of the joins, or NULL */
 	Source	   *source;			/* of the rows that leave the scan: the
 								 * table's, those of the joins, or these with
@@ -31,7 +32,7 @@ typedef struct VectorNode
 	List	   *expressions;	/* of the index, which count as columns after
 								 * those of the table; NIL: of no use */
 	Bitmapset  *late;			/* columns of the table that are fetched for
-								 * the rows of the joins */
+								 * the rows that filter and joins leave */
 	AttrNumber	place;			/* then the attribute, after all others of the
 								 * table, that says where a row is; else 0 */
 } VectorNode;

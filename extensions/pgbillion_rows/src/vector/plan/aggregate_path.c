@@ -17,8 +17,10 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "utils/float.h"
 #include "utils/spccache.h"
 
+#include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
 #include "vector/group/distinct.h"
 #include "vector/node/custom_scan.h"
@@ -36,7 +38,7 @@ const		CustomPathMethods vector_aggregate_path_methods = {
 
 /*
  * A custom scan of a table, reading a columnar index if one is named, without its
- * cost. The late columns are fetched for the rows of joins.
+ * cost. The late columns are fetched for the rows that filter and joins leave.
  */
 CustomPath *
 vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index, List *late,
@@ -57,6 +59,54 @@ vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, L
 	return path;
 }
 
+/* What it takes PostgreSQL to find the rows of a table that its filter keeps by an index of its own, at least. */
+static Cost
+index_path_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	Cost		least = get_float8_infinity();
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if ((IsA(path, IndexPath) || IsA(path, BitmapHeapPath)) && path->param_info == NULL)
+			least = Min(least, cached_path_cost(root, path));
+	}
+	return least;
+}
+
+/*
+ * The columnar index that has what the filter needs and not all that is
+ * aggregated, if what it lacks is to be fetched for the rows that are left, which
+ * are the late columns; or InvalidOid. That must take less than reading the
+ * table, and than to find these rows by another index. The costs of reading the
+ * table, of which *wait is only taken, become the share of them that is taken.
+ */
+static Oid
+choose_late_index(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, double page_cost, Cost *pages, Cost *row,
+				  Cost *wait, List **late)
+{
+	Cost		own_pages = cached_sequential_page_cost(root, page_cost) * rel->pages;
+	Cost		own_row = *row + *wait;
+	Cost		whole = Max(own_pages + own_row * rel->tuples, cpu_tuple_cost);
+	Oid			index = vector_choose_late_index(root, rel, NIL, target->exprs, rel->rows, *wait, &own_pages, &own_row, late);
+	Cost		taken = own_pages + own_row * rel->tuples;
+
+	if (!OidIsValid(index))
+		return InvalidOid;
+	if (vector_columns != PLAN_FORCE && taken >= index_path_cost(root, rel))
+	{
+		*late = NIL;
+		return InvalidOid;
+	}
+	*pages *= taken / whole;
+	*row *= taken / whole;
+	*wait *= taken / whole;
+
+	return index;
+}
+
 /*
  * The custom scan of a table. With parallel_workers it is a partial path.
  */
@@ -70,22 +120,28 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	double		divisor = vector_parallel_divisor(parallel_workers);
 	Cost		pages;
 	Cost		row = vector_filter_cost(root, rel);
+	Cost		wait = vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true);
 	Cost		run;
 	Oid			index;
+	List	   *late = NIL;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
 	pages = page_cost * rel->pages;
 	index = vector_choose_column_index(root, rel, target->exprs, 0, &pages, &row);
+	if (OidIsValid(index))
+		wait = 0;
+	else
+		index = choose_late_index(root, rel, target, page_cost, &pages, &row, &wait, &late);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
-	path = vector_make_scan_path(parent, rel, target, terms, index, NIL, parallel_workers, safe);
+	path = vector_make_scan_path(parent, rel, target, terms, index, late, parallel_workers, safe);
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
 	((JoinsPath *) path)->planned = path->path.total_cost;
 	((JoinsPath *) path)->taken = path->path.total_cost + vector_filter_startup_cost(root, rel) -
 		(page_cost > 0 ? pages * (1 - cached_sequential_page_cost(root, page_cost) / page_cost) : 0) +
-		(vector_row_time(target) * rel->rows + (OidIsValid(index) ? 0 : (vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true)) * rel->tuples)) / divisor;
+		(vector_row_time(target) * rel->rows + wait * rel->tuples) / divisor;
 
 	return &path->path;
 }

@@ -300,7 +300,8 @@ output_attributes(RelOptInfo *rel, const IndexOptInfo *info, List *outputs, Bitm
 /*
  * The index that holds what a scan needs for its filter and these expressions,
  * and of what the outputs need as much as can be; of such, that of the fewest
- * columns. NULL if there is none.
+ * columns. NULL if there is none, or if no column is needed by which rows are
+ * removed.
  */
 static IndexOptInfo *
 find_late_index(RelOptInfo *rel, List *exprs, List *outputs, Bitmapset **attnos, Bitmapset **late)
@@ -318,7 +319,7 @@ find_late_index(RelOptInfo *rel, List *exprs, List *outputs, Bitmapset **attnos,
 		if (info->hypothetical || !column_index_is_ours(info))
 			continue;
 		needed = needed_attributes(rel, info, exprs);
-		if (!has_attributes(rel, info, needed) || !output_attributes(rel, info, outputs, &wanted))
+		if (bms_is_empty(needed) || !has_attributes(rel, info, needed) || !output_attributes(rel, info, outputs, &wanted))
 			continue;
 		lacking = lacking_attributes(rel, info, wanted);
 		if (best != NULL && (bms_num_members(lacking) > bms_num_members(*late) ||
@@ -332,9 +333,9 @@ find_late_index(RelOptInfo *rel, List *exprs, List *outputs, Bitmapset **attnos,
 }
 
 /*
- * The columnar index that a scan of a table is to read for expressions of joins
- * above it, where this number of rows is left for which columns that only
- * the outputs need are fetched: *late; or InvalidOid. What its pages and rows
+ * The columnar index that a scan of a table is to read for its filter and
+ * expressions of joins above it, where this number of rows is left for which
+ * columns that only the outputs need are fetched: *late; or InvalidOid. What its pages and rows
  * cost, with fetching, in place of those given; `wait` is what of a row's cost is
  * the heap's alone. With "force" it is read if there is one that can be, else if
  * it is cheaper.
@@ -349,6 +350,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	const ColumnEstimate *estimate;
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
+	List	   *columns = NIL;
 	int			attno = -1;
 
 	*late = NIL;
@@ -361,13 +363,15 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 		return InvalidOid;
 
 	index_cost(info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
-	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows);
+	while ((attno = bms_next_member(lacking, attno)) >= 0)
+		columns = lappend_int(columns, attno);
+	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows) +
+		vector_walk_cost(root, llast_int(columns)) * LATE_ROWS_FACTOR * rows;
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
 	*row = index_row;
-	while ((attno = bms_next_member(lacking, attno)) >= 0)
-		*late = lappend_int(*late, attno);
+	*late = columns;
 
 	return info->indexoid;
 }

@@ -347,6 +347,7 @@ extern SubqueryCosts vector_subquery_costs(PlannerInfo *root, Node *condition, d
 
 /* ---- reach_cost.c ---- */
 extern Cost vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours);
+extern Cost vector_walk_cost(PlannerInfo *root, int last);
 
 /* ---- likely_rows.c ---- */
 extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);

@@ -58,7 +58,8 @@ typedef enum VectorPathPrivate
 	VECTOR_PATH_EXCHANGE,		/* an integer: about how many groups processes
 								 * exchange, or 0 */
 	VECTOR_PATH_LATE,			/* a list of integers: columns of the table
-								 * that are fetched for the rows of joins */
+								 * that are fetched for the rows that filter
+								 * and joins leave */
 	VECTOR_PATH_JOINS,			/* a list per join: JoinPathPrivate */
 	VECTOR_PATH_ROWS			/* a list: the columns of the rows of joins */
 } VectorPathPrivate;

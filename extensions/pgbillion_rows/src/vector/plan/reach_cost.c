@@ -131,3 +131,10 @@ vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours)
 	reach = memo_of_reach(root, rel);
 	return cpu_tuple_cost * (ours ? reach->our_filter + reach->our_kept * share : reach->filter + reach->kept * share);
 }
+
+/* What it takes to reach columns up to this one in a row that is fetched. */
+Cost
+vector_walk_cost(PlannerInfo *root, int last)
+{
+	return vector_tables_in_memory(root) ? cpu_tuple_cost * REACH_COST_CORE * last : 0;
+}

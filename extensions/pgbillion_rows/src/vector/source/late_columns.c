@@ -1,14 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * late_columns.c
- *	  Columns of a table that are fetched once joins have removed rows.
+ *	  Columns of a table that are fetched once a filter and joins have removed
+ *	  rows.
  *
  * A columnar index has the columns by which a query filters and joins a table,
- * and not all that it returns. Then a column of the batch says where each row
- * is, and goes through the joins, and through the files that they write, as any
- * other column does. Of the rows that are left, the columns that the index lacks
- * are fetched from the table here, above all joins, whether the others came from
- * the index or from the heap.
+ * and not all that it returns or aggregates. Then a column of the batch says
+ * where each row is, and goes through the joins, and through the files that they
+ * write, as any other column does. Of the rows that are left, the columns that
+ * the index lacks are fetched from the table here, above all joins, whether the
+ * others came from the index or from the heap. Without joins it is here that the
+ * filter is applied.
  *
  * Rows are fetched a batch at a time in the order of their blocks, and each one
  * once, however many rows of the batch it is in. Values by reference are copied,
@@ -19,6 +21,7 @@
 #include "postgres.h"
 
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "utils/datum.h"
 
@@ -29,6 +32,8 @@ typedef struct LateColumns
 	Source		source;
 	Source	   *table;			/* which fetches rows */
 	Batch	   *input;			/* with the columns that are not late */
+	VectorFilter *filter;		/* of the input's rows, or NULL: they have
+								 * passed it */
 	Batch	   *output;
 	int			place;			/* column of the input that says where rows
 								 * are */
@@ -243,6 +248,24 @@ keep(Source *source, Batch *batch, const uint16 *rows, int n)
 	late->selected = true;
 }
 
+/* Have the next rows of the input, possibly none; false at the end. */
+static bool
+next_input(LateColumns *late)
+{
+	Batch	   *input = late->input;
+
+	if (!input->source->methods->next(input->source, input))
+		return false;
+	input->serial++;
+	if (late->filter != NULL && input->n > 0)
+	{
+		int			removed = vector_filter_finally(late->filter, input);
+
+		InstrCountFiltered2(input->parent, removed);
+	}
+	return true;
+}
+
 static bool
 next_batch(Source *source, Batch *batch)
 {
@@ -254,11 +277,10 @@ next_batch(Source *source, Batch *batch)
 	Assert(batch == late->output);
 	ResetExprContext(input->econtext);
 	old = MemoryContextSwitchTo(input->econtext->ecxt_per_tuple_memory);
-	more = input->source->methods->next(input->source, input);
+	more = next_input(late);
 	MemoryContextSwitchTo(old);
 	if (!more)
 		return false;
-	input->serial++;
 	for (int c = 0; c < batch->ncolumns; c++)
 		batch->columns[c].loaded = false;
 	batch->n = input->n;
@@ -288,20 +310,23 @@ static const SourceMethods late_methods = {
 };
 
 /*
- * The source of the rows of another batch, the input, with further columns of a
- * table, those in `late`: for an initialized batch. The input has them in no
+ * The source of the rows of another batch, the input, that the filter keeps, if
+ * there is one, with further columns of a table, those in `late`: for an
+ * initialized batch. The input has them in no
  * column, but where the rows are in the attribute `place`, as the table's source
  * says it, which is one of segments; and memory of its own. Everything is in the
  * current context.
  */
 Source *
-late_columns_create(Source *table, Relation rel, Batch *input, AttrNumber place, const Bitmapset *late, Batch *output)
+late_columns_create(Source *table, Relation rel, Batch *input, VectorFilter *filter, AttrNumber place,
+					const Bitmapset *late, Batch *output)
 {
 	LateColumns *result = palloc0(sizeof(LateColumns));
 
 	result->source.methods = &late_methods;
 	result->table = table;
 	result->input = input;
+	result->filter = filter;
 	result->output = output;
 	result->place = batch_index(input, place);
 	Assert(result->place >= 0);

@@ -12,6 +12,7 @@
 #include "utils/rel.h"
 
 #include "vector/batch.h"
+#include "vector/filter/filter.h"
 
 /* ---- heap.c ---- */
 
@@ -36,8 +37,8 @@ extern void segment_source_fetch(Source *source, int row, TupleTableSlot *slot);
 
 /* ---- late_columns.c ---- */
 
-extern Source *late_columns_create(Source *table, Relation rel, Batch *input, AttrNumber place, const Bitmapset *late,
-								   Batch *output);
+extern Source *late_columns_create(Source *table, Relation rel, Batch *input, VectorFilter *filter, AttrNumber place,
+								   const Bitmapset *late, Batch *output);
 
 /* ---- plan_rows.c ---- */
 
