@@ -416,6 +416,11 @@ typedef struct AppendPathInput
 #define TupleDescFinalize(tupdesc) ((void) (tupdesc))
 #endif
 
+/* 19 aggregates before joins itself, and has relations of groups then. */
+#if PG_VERSION_NUM < 190000
+#define IS_GROUPED_REL(rel) false
+#endif
+
 /* 19 has in each relation which kinds of paths it takes; none of them counts as enabled where nothing is set. */
 #if PG_VERSION_NUM >= 190000
 #define copy_enabled_paths(rel, from) ((rel)->pgs_mask = (from)->pgs_mask)

@@ -839,7 +839,7 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 	bool		found;
 
 	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !join_step_is_our_type(type) ||
-		joined->reloptkind != RELOPT_JOINREL || !is_for_us(root) ||
+		joined->reloptkind != RELOPT_JOINREL || IS_GROUPED_REL(joined) || !is_for_us(root) ||
 		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
 		!bms_is_empty(inner->lateral_relids))
 		return false;
