@@ -13,8 +13,6 @@
 #include "vector/batch.h"
 #include "vector/huge_pages.h"
 
-/* Of the first chunk: few rows must not wait for memory that the kernel has to give. */
-#define FIRST_CHUNK_BYTES ((Size) 4 * 1024)
 #define MIN_CHUNK_BYTES ((Size) 64 * 1024)
 #define MAX_CHUNK_BYTES ((Size) 32 * 1024 * 1024)
 
@@ -50,7 +48,7 @@ next_chunk(RowChunks *rows, Size size)
 		rows->chunks = repalloc(rows->chunks, sizeof(RowChunk) * rows->room);
 	}
 	chunk = &rows->chunks[rows->n];
-	chunk->size = rows->n == 0 ? FIRST_CHUNK_BYTES : Max(rows->chunks[rows->n - 1].size * 2, MIN_CHUNK_BYTES);
+	chunk->size = rows->n == 0 ? MIN_CHUNK_BYTES : rows->chunks[rows->n - 1].size * 2;
 	chunk->size = Max(Min(chunk->size, rows->most), size);
 	chunk->used = 0;
 	chunk->memory = MemoryContextAllocHuge(rows->context, chunk->size);

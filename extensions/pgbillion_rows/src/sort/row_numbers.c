@@ -31,9 +31,10 @@
 
 /*
  * Whether a key has few different values is first looked up in a sample, which
- * must have a quarter of its rows at most.
+ * must have a quarter at most.
  */
 #define SAMPLE_ROWS 1024
+#define SAMPLE_VALUES (SAMPLE_ROWS / 4)
 
 /* ---- a key of few different values ---- */
 
@@ -139,7 +140,7 @@ value_table_order(ValueTable *table)
 static bool
 has_few_values(SortKeys *keys, SortKey *key, const RowChunks *rows)
 {
-	ValueTable *table = value_table_create(key, (int) Max(Min(rows->nrows, SAMPLE_ROWS) / 4, 1));
+	ValueTable *table = value_table_create(key, SAMPLE_VALUES);
 	int64		step = Max(rows->nrows / SAMPLE_ROWS, 1);
 	RowCursor	cursor;
 
