@@ -25,7 +25,7 @@ from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
-from pgbillion.tenants import move
+from pgbillion.tenants import dump, move
 from pgbillion.tenants import needs as tenant_needs
 
 OTHER = "elsewhere"
@@ -463,6 +463,37 @@ def test_passwords_are_no_arguments(cli: CommandLine) -> None:
         assert "secret" not in (cli.state / f"{name}.arguments").read_text()
         assert (cli.state / f"{name}.password").read_text() == f"{secret}\n"
     assert "secret" not in done.stderr
+
+
+NOTED = "ALTER TABLE ONLY s.t ALTER COLUMN i SET (n_distinct=5, pg_attver=18270144);"
+FUNCTION = "CREATE FUNCTION s.f() RETURNS text LANGUAGE sql RETURN 'ALTER COLUMN i SET (pg_attver=1)';"
+
+
+def test_what_older_pg_dumps_copy_of_newer_servers_is_explained(cli: CommandLine) -> None:
+    """In place of a server that notes when row types have changed, and of one that refuses that option."""
+    programs = client.Programs(cli.state / "pg_dump", cli.state / "pg_restore", 15)
+
+    def say(restored: str, error: str = "") -> None:
+        programs.dump.write_text("#!/bin/sh\n[ $1 = --version ] && echo 'pg_dump (PostgreSQL) 99.1'; exit 0\n")
+        programs.restore.write_text(
+            "#!/bin/sh\n[ $1 = --version ] && echo 'pg_restore (PostgreSQL) 99.1' && exit\n"
+            f"cat <<'END'\n{restored}\nEND\n{f'echo {error} >&2; exit 1' * bool(error)}\n"
+        )
+        for program in (programs.dump, programs.restore):
+            program.chmod(0o755)
+
+    say(FUNCTION)
+    assert FUNCTION in dump.section(programs, cli.state, "pre-data").decode()
+    say(f"{FUNCTION}\n{NOTED}")
+    with pytest.raises(UserError, match="copies pg_attver") as raised:
+        dump.section(programs, cli.state, "pre-data")
+    assert "the pg_dump that came with the source" in (raised.value.hint or "")
+    say("", "pg_restore: error: could not execute query: ERROR: unrecognized parameter pg_attver")
+    with pytest.raises(UserError, match=r"could not restore tenant: .*pg_attver") as raised:
+        dump.copy(
+            programs, target(cli), target(cli, OTHER), "tenant", "x", meanwhile=lambda: None, arrived=lambda: None
+        )
+    assert "the pg_dump that came with the source" in (raised.value.hint or "")
 
 
 def test_programs_of_a_version_that_fits_are_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,8 +48,14 @@ def to_file(
 _RESTRICT = re.compile(rb"((?:--[^\n]*\n|\n)*)\\restrict (\w+)\n")
 
 
+# an option of columns in which minor releases since November 2026 note when the row type changed, and which their
+# pg_dump does not copy
+_ROW_VERSION = re.compile(rb"^ALTER [^\n]* ALTER COLUMN [^\n]* SET \([^\n]*\bpg_attver=", re.MULTILINE)
+_OWN_PG_DUMP = "take the pg_dump that came with the source, or a newer one: --bindir names its directory"
+
+
 def section(programs: Programs, archive: Path, name: str) -> bytes:
-    """Return a section of an archive as SQL that needs no psql."""
+    """Return a section of an archive as SQL that needs no psql. Raises UserError for what other servers refuse."""
     options = ["--section", name, "--file", "-", *_LEFT_OUT]
     done = subprocess.run([programs.restore, *options, archive], capture_output=True, check=False)
     if done.returncode != 0:
@@ -60,6 +66,10 @@ def section(programs: Programs, archive: Path, name: str) -> bytes:
         if not end:
             raise AssertionError("a script of pg_dump has no end")
         text = found[1] + before + after
+    if _ROW_VERSION.search(text):
+        raise UserError(
+            "this pg_dump copies pg_attver, which the server notes for itself, and others refuse", _OWN_PG_DUMP
+        )
     return text
 
 
@@ -156,4 +166,5 @@ def _check(process: subprocess.Popen[bytes], said: IO[bytes], name: str, schema:
     details = [f"({line.removeprefix('DETAIL:').strip()})" for line in lines if line.startswith("DETAIL:")]
     text = " ".join(errors[:1] + details[:1]) or (lines[-1] if lines else f"exit status {process.returncode}")
     doing = "dump" if name == "pg_dump" else "restore"
-    raise UserError(f"{name} could not {doing} {schema}: {text}", "nothing was left behind", 3)
+    hint = "nothing was left behind" if "pg_attver" not in text else f"nothing was left behind; {_OWN_PG_DUMP}"
+    raise UserError(f"{name} could not {doing} {schema}: {text}", hint, 3)
