@@ -2,11 +2,12 @@
 
 A tenant is a schema of 50 tables with a primary key, an index and a foreign key each. First they are empty, and then
 each table has 20 rows. All ways write to the same disk and into new databases of the same server, and each begins when
-the server and the kernel have nothing left to write. No table is dropped meanwhile, as in tenants.py. Memory is the
-most that a process of the client's has had. CPU time is that of the client's processes and of all of the server's,
-which other programs disturb less than they do the clock. pg_restore is stopped after LIMIT=3600 seconds; how many
-times as fast ours is, is then a lower bound. QUICK=1 makes fewer tenants; TENANTS=… is another number of them, ROWS=0
-leaves out the tables with rows, and PG_CONFIG=… is another PostgreSQL.
+the server and the kernel have nothing left to write. No table is dropped meanwhile, as in tenants.py, and no file is
+removed before the end: for some minutes, ext4 would examine the inodes of removed files for each file that it makes.
+Memory is the most that a process of the client's has had. CPU time is that of the client's processes and of all of the
+server's, which other programs disturb less than they do the clock. pg_restore is stopped after LIMIT=3600 seconds; how
+many times as fast ours is, is then a lower bound. QUICK=1 makes fewer tenants; TENANTS=… is another number of them,
+ROWS=0 leaves out the tables with rows, and PG_CONFIG=… is another PostgreSQL.
 
 pg_dump and pg_restore lock all tables at once, so that this server has room for that; the command line needs none.
 """
@@ -18,7 +19,6 @@ import math
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -140,10 +140,9 @@ def settle(target: Target) -> None:
     os.sync()
 
 
-def by_pg_dump(cluster: Cluster, source: Target, into: Target, folder: Path) -> tuple[Cost, Cost]:
+def by_pg_dump(cluster: Cluster, source: Target, into: Target, directory: Path) -> tuple[Cost, Cost]:
     """Take all of a database into another one by pg_dump and pg_restore."""
     programs = {name: str(cluster.installation.program(name)) for name in ("pg_dump", "pg_restore")}
-    directory = folder / "pg_dump"
     settle(source)
     arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
     out = run(
@@ -159,13 +158,11 @@ def by_pg_dump(cluster: Cluster, source: Target, into: Target, folder: Path) -> 
         environment,
         LIMIT,
     )
-    shutil.rmtree(directory)
     return out, back
 
 
-def by_ours(cluster: Cluster, source: Target, into: Target, folder: Path, *options: str) -> tuple[Cost, Cost]:
+def by_ours(cluster: Cluster, source: Target, into: Target, directory: Path, *options: str) -> tuple[Cost, Cost]:
     """Take the tenants of a database into another one by the command line."""
-    directory = folder / "all"
     program = [sys.executable, "-m", "pgbillion", "tenants"]
     settle(source)
     arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
@@ -173,7 +170,6 @@ def by_ours(cluster: Cluster, source: Target, into: Target, folder: Path, *optio
     settle(source)
     arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
     back = run(cluster, [*program, "import", str(directory), f"-j{JOBS}", *options, *arguments], environment)
-    shutil.rmtree(directory)
     return out, back
 
 
@@ -214,14 +210,17 @@ def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> di
     found: dict[str, list[tuple[Cost, Cost]]] = {way: [] for way in WAYS}
     for round_ in range(ROUNDS):
         for way in WAYS:
-            into = common.database(cluster, f"{way}_{what}_{round_}")
+            name = f"{way}_{what}_{round_}"
+            into = common.database(cluster, name)
             if way == "extension":
                 with into.connect() as conn:
                     conn.execute("CREATE EXTENSION pgbillion_tables")
             if way == "pg_dump":
-                cost = by_pg_dump(cluster, source, into, folder)
+                cost = by_pg_dump(cluster, source, into, folder / name)
             else:
-                cost = by_ours(cluster, source, into, folder, "--method", "bulk" if way == "extension" else "sql")
+                cost = by_ours(
+                    cluster, source, into, folder / name, "--method", "bulk" if way == "extension" else "sql"
+                )
             if cost[1].ended:
                 check(source, into, rows=rows)
             found[way].append(cost)
