@@ -29,11 +29,16 @@ def per_query(conn: Connection, schema: int) -> int:
 
 
 class Reader:
-    """Reads fingerprints by a query, a number of schemas at a time, in several sessions."""
+    """Reads fingerprints by a query, a number of schemas at a time, in several sessions.
+
+    ``snapshots`` are what they were read from, if the query returns that: where the same snapshot is seen again, no
+    transaction has ended meanwhile, and all is as it was.
+    """
 
     def __init__(self, target: Target, query: str, size: int, workers: int) -> None:
         self.found: dict[int, str] = {}
         self.tables: dict[int, int] = {}
+        self.snapshots: dict[int, str | None] = {}
         self._target = target
         self.query = load("tenants", query).replace("{objects}", load("tenants", "objects")).encode()
         self._size = size
@@ -59,8 +64,9 @@ class Reader:
                 while not team.stopped.is_set() and (part := take()) is not None:
                     rows = conn.execute(self.query, [part]).fetchall()
                     with self._lock:
-                        for schema, fingerprint, tables in rows:
+                        for schema, fingerprint, tables, *snapshot in rows:
                             self.tables[schema] = tables
+                            self.snapshots.update((schema, one) for one in snapshot)
                             # without one it has what only its definitions can tell
                             if fingerprint is not None:
                                 self.found[schema] = fingerprint

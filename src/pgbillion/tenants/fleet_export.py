@@ -1,9 +1,13 @@
 """Export many tenants into a directory (fleet.py): each definition once, and each tenant's rows by COPY.
 
-Tenants with the same definitions are of one kind. pg_dump writes the definition of the first of them. Each tenant's
-rows are read in a transaction of its own, from one snapshot, with its tables locked against changes of their
-definitions: so no more locks are held than one tenant's for each session. If its fingerprint is no longer that of its
-kind then, it fails, and the next run finds it a kind.
+Tenants with the same definitions are of one kind, whose definition is that of the first of them. A tenant's rows are
+read from one snapshot, with its tables locked against changes of their definitions. If its fingerprint is no longer
+that of its kind then, it fails, and the next run finds it a kind; where no transaction has ended in between, the
+fingerprint is not read again.
+
+A transaction reads several small tenants, as each of its queries takes longer to be planned than to be run for one of
+them. Of a large tenant, and of one that another one failed with, it reads only that: so no more locks are held than one
+tenant's for each session, or those of a share of the lock table.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import psycopg
-from psycopg import sql
 
-from pgbillion.common import text, together
+from pgbillion.common import copying, text, together
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import literal, quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import client, extension
@@ -47,8 +51,15 @@ _SETTINGS = (
 _TABLES_PER_SESSION = 5_000
 # locks of a table: its own, those of TOAST and that one's index, and a sequence's
 _LOCKS_PER_TABLE = 4
-_BLOCK = 1 << 18
 _READ_AGAIN = 3
+# tenants that are read by one transaction have so many tables at most, and so many bytes of rows, about
+_TABLES_TOGETHER = 1_000
+_BYTES_TOGETHER = 16 << 20
+# … and there are so many of these transactions for each session at least
+_TURNS = 4
+# the first version with a function that returns the values of any sequence
+_SEQUENCE_DATA_FROM = 18
+_SEQUENCES_PER_QUERY = 100
 
 
 @dataclass(frozen=True)
@@ -162,8 +173,10 @@ class _Run:
         self._names: dict[int, str] = {}
         self._owners: dict[int, str] = {}
         self._kind_of: dict[int, fleet.Kind] = {}
-        # by which query and its fingerprint a tenant is known again
+        # by which query and its fingerprint a tenant is known again, and the snapshot that this was read from
         self._prints: dict[int, tuple[bytes, str | None]] = {}
+        self._snapshots: dict[int, str | None] = {}
+        self._tables: dict[int, int] = {}
 
     def all(self, names: Sequence[str], observe: Observe) -> Outcome:
         manifest, directory = self._manifest, self._directory
@@ -223,9 +236,19 @@ class _Run:
         for oid in oids:
             by_row = rows.found.get(oid)
             self._prints[oid] = (texts.query, found[oid]) if by_row is None else (rows.query, by_row)
+            reader = texts if by_row is None else rows
+            self._snapshots[oid] = reader.snapshots.get(oid)
+            self._tables[oid] = reader.tables.get(oid, 0)
         apart = defaultdict(list)
         for oid, what in conn.execute(load("tenants", "fleet_apart").encode(), {"schemas": oids}):
             apart[oid].append(what)
+        # a fingerprint tells whether constraints are valid
+        firsts = {found[oid]: oid for oid in oids}
+        not_valid = {oid for (oid,) in conn.execute(load("tenants", "fleet_not_valid").encode(), [[*firsts.values()]])}
+        for oid in oids:
+            if firsts[found[oid]] in not_valid:
+                # a schema of its own kind
+                apart[oid].append(f"schema {oid}")
         alike: dict[str, list[int]] = defaultdict(list)
         for oid in oids:
             key = " ".join([found[oid], *sorted(apart[oid])])
@@ -260,8 +283,9 @@ class _Run:
         if len(group) == 1:
             return group[0]
         rows = self._conn.execute(
-            "SELECT c.relnamespace::int8, count(*) FROM pg_class c JOIN pg_am m ON m.oid = c.relam"
-            " WHERE m.amname = 'lazy_heap' AND c.relnamespace = ANY (%s::oid[]) GROUP BY 1",
+            "SELECT c.relnamespace::int8, count(*) FROM pg_am m JOIN pg_depend d ON d.refclassid = 'pg_am'::regclass"
+            " AND d.refobjid = m.oid AND d.classid = 'pg_class'::regclass JOIN pg_class c ON c.oid = d.objid"
+            " WHERE m.amname = 'lazy_heap' AND c.relam = m.oid AND c.relnamespace = ANY (%s::oid[]) GROUP BY 1",
             [list(group)],
         ).fetchall()
         lazy: dict[int, int] = dict(rows)
@@ -329,10 +353,10 @@ class _Run:
         They are read from the tenant alone, where pg_dump reads the catalogs of all tables. None if the tenant has what
         pg_dump leaves out, or restores after the rows.
         """
-        tables = _tables(conn, oid)
+        tables = _tables(conn, [oid])
         conn.execute("SELECT set_config('lock_timeout', %s::text, false)", [_LOCK_TIMEOUT])
-        with self._locks.taken(_LOCKS_PER_TABLE * len(tables)), conn.transaction():
-            _lock(conn, kind.first, tables)
+        with self._locks.taken(_locks(tables)), conn.transaction():
+            _lock(conn, tables)
             self._check_unchanged(conn, oid)
             objects = self._describe(conn, kind, oid)
             secured = (
@@ -386,12 +410,13 @@ class _Run:
         kind.left_out = [key for key in objects if key[0] == "cast"]
         return objects
 
-    def _check_unchanged(self, conn: Connection, oid: int) -> None:
+    def _check_unchanged(self, conn: Connection, *oids: int) -> None:
         """Raise UserError if a tenant is not what it was when the tenants were compared."""
-        query, fingerprint = self._prints[oid]
-        found = {schema: now for schema, now, _ in conn.execute(query, [[oid]])}
-        if found.get(oid) != fingerprint:
-            raise UserError("its definition was changed meanwhile", "export again")
+        for query, those in itertools.groupby(oids, lambda oid: self._prints[oid][0]):
+            asked = list(those)
+            found = {schema: now for schema, now, *_ in conn.execute(query, [asked])}
+            if any(found.get(oid) != self._prints[oid][1] for oid in asked):
+                raise UserError("its definition was changed meanwhile", "export again")
 
     def _choose_others(self) -> None:
         """Have kinds whose first tenant has failed begin with another one."""
@@ -411,14 +436,13 @@ class _Run:
 
     def _copy(self, oids: Sequence[int], update: Callable[[int], None]) -> None:
         """Export tenants in several sessions, each taking the next one."""
-        todo = iter(oids)
-        numbers = itertools.count(max((tenant.number for tenant in self._manifest.tenants.values()), default=0) + 1)
+        todo = iter(self._together(oids))
+        self._numbers = itertools.count(max((one.number for one in self._manifest.tenants.values()), default=0) + 1)
         over = 0
 
-        def take() -> tuple[int, int] | None:
+        def take() -> list[int] | None:
             with self._lock:
-                oid = next(todo, None)
-                return None if oid is None else (oid, next(numbers))
+                return next(todo, None)
 
         def work(team: together.Team) -> None:
             nonlocal over
@@ -427,10 +451,9 @@ class _Run:
                 with self._session(team) as conn:
                     tables = 0
                     while task is not None and not team.stopped.is_set() and tables < _TABLES_PER_SESSION:
-                        oid, number = task
-                        tables += self._one(team, conn, oid, number)
+                        tables += self._some(team, conn, task)
                         with self._lock:
-                            over += 1
+                            over += len(task)
                             self._directory.write(self._manifest, now=False)
                         update(over)
                         task = take()
@@ -441,6 +464,22 @@ class _Run:
                 team.finish([team.start(work, team) for _ in range(workers)])
         finally:
             self._directory.write(self._manifest)
+
+    def _together(self, oids: Sequence[int]) -> Iterator[list[int]]:
+        """Give tenants in parts, each of which a transaction can read: with few tables, and for all sessions."""
+        workers = self._request.workers
+        room = min(_TABLES_TOGETHER, self._locks.room // (_LOCKS_PER_TABLE * workers))
+        most = max(1, len(oids) // (_TURNS * workers))
+        part: list[int] = []
+        tables = 0
+        for oid in oids:
+            if part and (tables + self._tables[oid] > room or len(part) == most):
+                yield part
+                part, tables = [], 0
+            part.append(oid)
+            tables += self._tables[oid]
+        if part:
+            yield part
 
     def _session(self, team: together.Team) -> Connection:
         conn = self._source.connect(application_name=_NAME)
@@ -453,57 +492,89 @@ class _Run:
         conn.read_only = True
         return conn
 
-    def _one(self, team: together.Team, conn: Connection, oid: int, number: int) -> int:
-        """Export a tenant, and return how many tables it has."""
-        name = self._names[oid]
+    def _some(self, team: together.Team, conn: Connection, oids: Sequence[int]) -> int:
+        """Export tenants, those that cannot come together one at a time; return how many tables there were."""
+        over: set[int] = set()
         seen = 0
         try:
             for attempt in itertools.count(1):
-                tables = _tables(conn, oid)
-                seen += len(tables)
-                with self._locks.taken(_LOCKS_PER_TABLE * len(tables)), conn.transaction():
-                    _lock(conn, name, tables)
+                tables = _tables(conn, oids)
+                seen += sum(number for number, _ in tables.values())
+                with self._locks.taken(_locks(tables)), conn.transaction():
+                    _lock(conn, tables)
                     # from here on there is a snapshot, which has what was committed before
-                    found = _relations(conn, oid)
-                    if {table for table, relation in found.items() if relation.kind in ("r", "p")} - set(tables):
+                    if _tables(conn, oids) != tables:
                         if attempt < _READ_AGAIN:
                             continue
                         raise UserError("its tables were changed meanwhile", "export again")
-                    self._check_unchanged(conn, oid)
-                    tenant = self._file(conn, name, oid, number, found)
-                with self._lock:
-                    self._manifest.tenants[name] = tenant
-                return seen
+                    self._read(conn, oids, over)
+                break
         except (UserError, psycopg.Error) as error:
             if team.stopped.is_set() or lost(error):
                 raise
-            with self._lock:
-                self._manifest.failed[name] = said(error)
+            if len(oids) == 1:
+                with self._lock:
+                    self._manifest.failed[self._names[oids[0]]] = said(error)
+        if len(oids) > 1:
+            for oid in oids:
+                if oid not in over:
+                    seen += self._some(team, conn, [oid])
         return seen
 
-    def _file(
-        self, conn: Connection, name: str, oid: int, number: int, relations: dict[str, _Relation]
-    ) -> fleet.Tenant:
-        """Write a tenant's file."""
-        kind = self._kind_of[oid]
-        extras = fleet.Extras(
-            sequences=_sequences(conn, name, relations),
-            views=[name for name, relation in relations.items() if relation.kind == "m"],
-            comment=conn.execute("SELECT obj_description(%s::oid, 'pg_namespace')", [oid]).fetchall()[0][0],
+    def _read(self, conn: Connection, oids: Sequence[int], over: set[int]) -> None:
+        """Write the files of tenants, in a transaction with a snapshot; of several, only those that are small."""
+        relations = _relations(conn, oids)
+        names = [self._names[oid] for oid in oids]
+        ((snapshot,),) = conn.execute("SELECT pg_current_snapshot()::text").fetchall()
+        self._check_unchanged(conn, *(oid for oid in oids if self._snapshots[oid] != snapshot))
+        sequences = _sequences(conn, [(self._names[oid], relations[oid]) for oid in oids])
+        comments: dict[int, str] = dict(
+            conn.execute(
+                "SELECT objoid::int8, description FROM pg_description WHERE classoid = 'pg_namespace'::regclass"
+                " AND objoid = ANY (%s::oid[]) AND objsubid = 0",
+                [list(oids)],
+            ).fetchall()
         )
-        if self._journaled:
-            extras.journal = [[_as_text(value) for value in row[1:]] for row in journal.given(conn, name)]
+        had = journal.given(conn, *names) if self._journaled else []
+        # the server's own encoding, so that nothing is converted
+        if self._manifest.encoding is not None:
+            conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.encoding])
+        left = _BYTES_TOGETHER
+        for oid, name in zip(oids, names, strict=True):
+            sizes = [relation.size for relation in relations[oid].values()]
+            if len(oids) > 1:
+                if None in sizes or sum(filter(None, sizes)) > left:
+                    continue
+                left -= sum(filter(None, sizes))
+            extras = fleet.Extras(
+                sequences=sequences[name],
+                views=[view for view, relation in relations[oid].items() if relation.kind == "m"],
+                comment=comments.get(oid),
+                journal=[[_as_text(value) for value in row[1:]] for row in had if row[0] == name],
+            )
+            with self._lock:
+                number = next(self._numbers)
+            tenant = self._file(conn, oid, number, relations[oid], extras)
+            with self._lock:
+                self._manifest.tenants[name] = tenant
+            over.add(oid)
+
+    def _file(
+        self, conn: Connection, oid: int, number: int, relations: dict[str, _Relation], extras: fleet.Extras
+    ) -> fleet.Tenant:
+        """Write a tenant's file, if it has anything but its definition."""
+        kind = self._kind_of[oid]
+        filled = {table: relation for table, relation in relations.items() if relation.kind in ("r", "p")}
+        if not filled and extras == fleet.Extras():
+            return fleet.Tenant(number, kind.number, self._owners[oid], fleet.now())
         with self._directory.file(self._directory.rows(number)) as partial:
             with partial.open("wb") as file:
                 written = _Written(file)
-                # the server's own encoding, so that nothing is converted
-                if self._manifest.encoding is not None:
-                    conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.encoding])
-                for table, relation in relations.items():
-                    if relation.kind in ("r", "p") and relation.rows:
-                        rows, size = _copy_table(conn, written, name, table, relation)
-                        if rows:
-                            extras.tables.append((table, relation.columns, rows, size))
+                commands = [_copy_command(self._names[oid], table, relation) for table, relation in filled.items()]
+                copied = copying.out_of(conn, commands, written.write) if commands else []
+                for (table, relation), (rows, size) in zip(filled.items(), copied, strict=True):
+                    if rows:
+                        extras.tables.append((table, relation.columns, rows, size))
                 data = written.size
                 written.write(extras.to_bytes())
             if extras == fleet.Extras():
@@ -557,8 +628,10 @@ class _Relation:
 
     kind: str
     columns: list[str]
-    rows: bool
+    size: int | None
     start: int | None
+    last: int | None
+    called: bool | None
 
 
 class _Written:
@@ -581,59 +654,71 @@ class _Written:
         return self._sum.hexdigest()
 
 
-def _relations(conn: Connection, oid: int) -> dict[str, _Relation]:
-    rows = conn.execute(load("tenants", "fleet_relations").encode(), [oid])
-    return {name: _Relation(kind, columns, filled, start) for kind, name, columns, filled, start in rows}
+def _relations(conn: Connection, oids: Sequence[int]) -> dict[int, dict[str, _Relation]]:
+    values = "SELECT NULL::int8, NULL::bool"
+    if arrival.major(conn) >= _SEQUENCE_DATA_FROM:
+        values = "SELECT last_value, is_called FROM pg_get_sequence_data(c.oid)"
+    # the same by two ways, but without opening the table, which takes ten times as long
+    size = "(SELECT f.size FROM pg_stat_file(pg_relation_filepath(c.oid), true) f)"
+    if not conn.execute("SELECT has_function_privilege('pg_stat_file(text, boolean)', 'EXECUTE')").fetchall()[0][0]:
+        size = "pg_relation_size(c.oid)"
+    query = load("tenants", "fleet_relations").replace("{values}", values).replace("{size}", size)
+    found: dict[int, dict[str, _Relation]] = {oid: {} for oid in oids}
+    for oid, kind, name, *what in conn.execute(query.encode(), [list(oids)]):
+        found[oid][name] = _Relation(kind, *what[:-1])
+    return found
 
 
-def _tables(conn: Connection, oid: int) -> list[str]:
+def _tables(conn: Connection, oids: Sequence[int]) -> dict[int, tuple[int, str]]:
+    """Return how many tables schemas have, and these as they are locked."""
     rows = conn.execute(
-        "SELECT c.relname::text FROM pg_depend d JOIN pg_class c ON c.oid = d.objid"
-        " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = %s::oid AND d.classid = 'pg_class'::regclass"
-        " AND c.relkind IN ('r', 'p')",
-        [oid],
+        "SELECT n.oid::int8, count(*), string_agg(format('ONLY %%I.%%I', n.nspname, c.relname), ', ' ORDER BY c.oid)"
+        " FROM pg_namespace n JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = n.oid"
+        " AND d.classid = 'pg_class'::regclass JOIN pg_class c ON c.oid = d.objid"
+        " WHERE n.oid = ANY (%s::oid[]) AND c.relkind IN ('r', 'p') GROUP BY 1",
+        [list(oids)],
     )
-    return [name for (name,) in rows]
+    return {oid: (number, locked) for oid, number, locked in rows}
 
 
-def _lock(conn: Connection, name: str, tables: Sequence[str]) -> None:
+def _locks(tables: dict[int, tuple[int, str]]) -> int:
+    return _LOCKS_PER_TABLE * sum(number for number, _ in tables.values())
+
+
+def _lock(conn: Connection, tables: dict[int, tuple[int, str]]) -> None:
     """Keep others from changing the definitions of tables, until the end of the transaction."""
     if tables:
-        locks = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(name, table)) for table in tables)
-        conn.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(locks))
+        locks = ", ".join(locked for _, locked in tables.values())
+        conn.execute(f"LOCK TABLE {locks} IN ACCESS SHARE MODE".encode(conn.info.encoding))
 
 
-def _sequences(conn: Connection, name: str, relations: dict[str, _Relation]) -> list[tuple[str, int, bool]]:
+def _sequences(
+    conn: Connection, tenants: Sequence[tuple[str, dict[str, _Relation]]]
+) -> dict[str, list[tuple[str, int, bool]]]:
     """Return the sequences that are not as new; read after the snapshot, they have at least the rows' numbers."""
-    queries = [
-        sql.SQL("SELECT {}::text, last_value, is_called FROM {} WHERE is_called OR last_value <> {}").format(
-            sql.Literal(sequence), sql.Identifier(name, sequence), sql.Literal(relation.start)
-        )
-        for sequence, relation in relations.items()
-        if relation.kind == "S"
-    ]
-    return conn.execute(sql.SQL(" UNION ALL ").join(queries)).fetchall() if queries else []
+    found: dict[str, list[tuple[str, int, bool]]] = {}
+    queries = []
+    for schema, relations in tenants:
+        found[schema] = []
+        for name, relation in relations.items():
+            if relation.kind != "S":
+                continue
+            if relation.last is not None and relation.called is not None:
+                found[schema].append((name, relation.last, relation.called))
+                continue
+            queries.append(
+                f"SELECT {literal(schema)}, {literal(name)}, last_value, is_called FROM {quoted(schema, name)}"
+                f" WHERE is_called OR last_value <> {relation.start}"
+            )
+    for at in range(0, len(queries), _SEQUENCES_PER_QUERY):
+        query = " UNION ALL ".join(queries[at : at + _SEQUENCES_PER_QUERY])
+        for schema, name, last, called in conn.execute(query.encode(conn.info.encoding)):
+            found[schema].append((name, last, called))
+    return found
 
 
-def _copy_table(conn: Connection, into: _Written, schema: str, table: str, relation: _Relation) -> tuple[int, int]:
-    """Copy the rows of a table into a file; return how many there were, and their bytes."""
-    before = into.size
-    columns = sql.SQL(", ").join(map(sql.Identifier, relation.columns))
+def _copy_command(schema: str, table: str, relation: _Relation) -> str:
+    columns = ", ".join(map(quoted, relation.columns))
     if relation.kind == "p":
-        query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, sql.Identifier(schema, table))
-    elif relation.columns:
-        query = sql.SQL("COPY {} ({}) TO STDOUT").format(sql.Identifier(schema, table), columns)
-    else:
-        query = sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(schema, table))
-    with conn.cursor() as cursor:
-        with cursor.copy(query) as copy:
-            blocks: list[bytes | bytearray | memoryview] = []
-            size = 0
-            for row in copy:
-                blocks.append(row)
-                size += len(row)
-                if size > _BLOCK:
-                    into.write(b"".join(blocks))
-                    blocks, size = [], 0
-            into.write(b"".join(blocks))
-        return cursor.rowcount, into.size - before
+        return f"COPY (SELECT {columns} FROM {quoted(schema, table)}) TO STDOUT"
+    return f"COPY {quoted(schema, table)}{f' ({columns})' if columns else ''} TO STDOUT"

@@ -147,10 +147,11 @@ def rename(conn: Connection, old: Sequence[str], new: Sequence[str]) -> None:
         )
 
 
-def given(conn: Connection, tenant: str) -> list[tuple[Any, ...]]:
-    """Return what a tenant has had, for the journal of another database."""
+def given(conn: Connection, *tenants: str) -> list[tuple[Any, ...]]:
+    """Return what tenants have had, for the journal of another database."""
     return conn.execute(
-        f"SELECT {_COLUMNS} FROM pgbillion_journal.migration WHERE tenant = %s ORDER BY 2, 3".encode(), [tenant]
+        f"SELECT {_COLUMNS} FROM pgbillion_journal.migration WHERE tenant = ANY (%s::text[]) ORDER BY 2, 3".encode(),
+        [list(tenants)],
     ).fetchall()
 
 

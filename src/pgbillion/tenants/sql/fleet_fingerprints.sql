@@ -1,5 +1,6 @@
 -- Fingerprints of the definitions of schemas, without the comments on the schemas themselves, and with the owner of each
 -- schema as the same role wherever something is owned by it or granted to or by it, if its name is plain.
+-- The snapshot comes with them, unless the server is a standby, where it does not list the transactions in progress.
 SELECT o.schema,
        md5(string_agg(md5(concat_ws(E'\n', o.kind, o.name,
            CASE WHEN o.kind LIKE 'owner and grants of%%' OR o.kind = 'settings of column'
@@ -8,7 +9,8 @@ SELECT o.schema,
                 WHEN o.kind = 'function'
                 THEN left(o.what, length(o.what) - e.roles) || regexp_replace(right(o.what, e.roles), w.pattern, E'\\1\x01', 'g')
                 ELSE o.what END)), '' ORDER BY o.kind COLLATE "C", o.name COLLATE "C")),
-       count(*) FILTER (WHERE o.kind = 'table')
+       count(*) FILTER (WHERE o.kind = 'table'),
+       CASE WHEN NOT pg_is_in_recovery() THEN pg_current_snapshot()::text END
   FROM ({objects}) o
   JOIN (SELECT n.oid::int8,
                CASE WHEN r.rolname ~ '^[a-z_][a-z0-9_]*$' AND n.nspowner::regrole::text = r.rolname
