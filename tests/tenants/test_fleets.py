@@ -355,8 +355,8 @@ NUMBERED = [
 
 
 @pytest.mark.majors
-def test_tenants_without_rows_come_several_at_a_time(cli: CommandLine) -> None:
-    """Those with consecutive numbers; each with the comment and the owner that it has."""
+def test_tenants_with_few_rows_come_several_at_a_time(cli: CommandLine) -> None:
+    """Those with consecutive numbers; each with the rows, the comment and the owner that it has."""
     directory = cli.state / "all"
     commands = "CREATE TABLE t (id serial PRIMARY KEY, up integer REFERENCES t); COMMENT ON TABLE t IS 'of {schema}'"
     with cli.connect() as conn, cli.cluster.connect(OTHER) as other, roles(conn, "owner_1"):
@@ -379,14 +379,14 @@ def test_tenants_without_rows_come_several_at_a_time(cli: CommandLine) -> None:
         assert sorted(names for (names,) in found) == TOGETHER
 
 
-# 00 to 04 and 09 to 11 beside those that have something of their own
+# the first three are those from which it is learned how the others are made
 TOGETHER = [
     ["100%_101", "100%_102", "100%_103"],
     ["100%_98", "100%_99"],
     ["n-1", "n-2"],
     [f'n{number}"x y' for number in range(4)],
-    [f"n{number:02}" for number in range(5)],
-    ["n09", "n10", "n11"],
+    [f"n{number:02}" for number in range(6)],
+    [f"n{number:02}" for number in range(6, 12)],
     ["n13", "n14"],
 ]
 

@@ -52,10 +52,10 @@ _TABLES_PER_SESSION = 5_000
 # locks of a table: its own, those of TOAST and that one's index, and a sequence's
 _LOCKS_PER_TABLE = 4
 _READ_AGAIN = 3
-# tenants that are read by one transaction have so many tables at most, and so many bytes of rows, about
+# the most tables of tenants that are read by one transaction, and about the most bytes of their rows
 _TABLES_TOGETHER = 1_000
 _BYTES_TOGETHER = 16 << 20
-# … and there are so many of these transactions for each session at least
+# … and the fewest of these transactions for each session
 _TURNS = 4
 # the first version with a function that returns the values of any sequence
 _SEQUENCE_DATA_FROM = 18

@@ -24,12 +24,12 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import invocation, text, together
+from pgbillion.common import copying, invocation, text, together
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
@@ -53,9 +53,12 @@ _OURS = "pgbillion_journal.imported"
 _TABLES_PER_SESSION = 5_000
 # from this number of clones on, learning how to make them pays
 _LEARNED_FROM = 4
-# tenants that have nothing but their definition come together in a transaction, at most
+# how many clones, made together, tell how to make the others
+_LEARNED = 3
+# the most tenants that come together in a transaction, and the most bytes of their rows
 _TOGETHER = 20
-# … and in this many transactions for each session at least
+_BYTES_TOGETHER = 16 << 20
+# … and the fewest of these transactions for each session
 _TURNS = 4
 # the last number in a name
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,15})([^0-9]*)", re.DOTALL)
@@ -381,22 +384,38 @@ class _Run:
         with conn.transaction(force_rollback=True):
             locks = lock_table.needed(conn, kind.first)
         fires, comment, views = conn.execute(load("tenants", "fleet_model").encode(), {"schema": oid}).fetchall()[0]
-        prepared = self._bulk and len(names) >= _LEARNED_FROM and self._prepare(oid)
         model = _Model(kind, oid, locks, self._bulk, self._bulk and self._quiet and not fires, comment, views)
-        if not (prepared and extension.usable(conn, extension.TABLES, "clone_schemas")) or views:
+        if not self._bulk or len(names) < _LEARNED_FROM:
             return [(model, [name]) for name in names]
-        owner = self._manifest.tenants[kind.first].owner
-        tenants = [self._manifest.tenants[name] for name in names]
-        alike = {one.number for one in tenants if one.checksum is None and one.owner == owner}
-        most = max(1, min(_TOGETHER, len(names) // (_TURNS * self._request.workers)))
-        return [
-            (model, run) for run in _numbered(names, most, lambda name: self._manifest.tenants[name].number in alike)
-        ]
+        several = extension.usable(conn, extension.TABLES, "clone_schemas") and not views
+
+        def fits(name: str) -> bool:
+            return several and self._fits(model, name)
+
+        rows = any(self._manifest.tenants[name].data for name in names)
+        most = min(_TOGETHER, len(names) // (_TURNS * self._request.workers))
+        if rows:
+            # what has rows is locked
+            most = min(most, self._locks.room // (self._request.workers * max(1, locks)))
+        if extension.usable(conn, extension.TABLES, "prepare_clone"):
+            learned = next((run for run in _numbered(names, _LEARNED, fits) if len(run) == _LEARNED), [])
+            # commands lock what they make
+            if learned and self._locks.fits(_LEARNED * locks):
+                self._in_sessions([(model, learned)])
+                names = [name for name in names if name not in learned]
+            if not self._prepare(oid):
+                most = 1
+        else:
+            most = 1
+        return [(model, run) for run in _numbered(names, max(1, most), fits)]
+
+    def _fits(self, model: _Model, name: str) -> bool:
+        """Tell whether a tenant can come together with others."""
+        tenant = self._manifest.tenants[name]
+        return (model.quiet or not tenant.data) and tenant.data <= _BYTES_TOGETHER // _TOGETHER
 
     def _prepare(self, oid: int) -> bool:
         """Have clones need no commands, where the role may and the template can; tell whether that is so."""
-        if not extension.usable(self._conn, extension.TABLES, "prepare_clone"):
-            return False
         query = "SELECT pgbillion_tables.prepare_clone(%s::pg_catalog.oid::pg_catalog.regnamespace)"
         return bool(self._conn.execute(query.encode(), [oid]).fetchall()[0][0])
 
@@ -416,10 +435,13 @@ class _Run:
                     locks = 0
                     while task is not None and not team.stopped.is_set() and locks < _TABLES_PER_SESSION * 10:
                         model, names = task
-                        if len(names) == 1 or not self._clone_together(team, conn, model, names):
+                        if len(names) > 1 and self._clone_together(team, conn, model, names):
+                            # what is written as catalog rows alone stays in no cache
+                            locks += model.locks * self._filled(names)
+                        else:
                             for name in names:
                                 self._clone(team, conn, makers, model, name)
-                        locks += model.locks * len(names)
+                            locks += model.locks * len(names)
                         task = take()
 
         with together.team(max(1, min(self._request.workers, len(tasks)))) as team:
@@ -434,30 +456,42 @@ class _Run:
         return conn
 
     def _clone_together(self, team: together.Team, conn: Connection, model: _Model, names: Sequence[str]) -> bool:
-        """Make tenants with consecutive numbers that have nothing but their definition; False if one of them fails."""
+        """Make tenants with consecutive numbers; False if one of them fails, and none has come then."""
         found = _NUMBERED.fullmatch(names[0])
         assert found is not None
         before, number, after = (found[1].replace("%", "%%"), found[2], found[3].replace("%", "%%"))
         arguments = [model.oid, f"{before}%0{len(number)}d{after}", int(number), len(names)]
+        tenants = [self._manifest.tenants[name] for name in names]
         try:
-            with self._locks.taken(model.locks), conn.transaction():
+            with self._locks.taken(model.locks * (1 + self._filled(names))), conn.transaction():
                 conn.execute(
                     "SELECT pgbillion_tables.clone_schemas(%s::pg_catalog.oid::pg_catalog.regnamespace, %s, %s, %s)",
                     arguments,
                 )
                 _settle(conn)
-                if model.comment is not None:
-                    for name in names:
-                        conn.execute(sql.SQL("COMMENT ON SCHEMA {} IS NULL").format(sql.Identifier(name)))
-                journal.forget(conn, *names)
-                self._record(conn, names)
+                owner = self._manifest.tenants[model.kind.first].owner
+                plain = []
+                for name, tenant in zip(names, tenants, strict=True):
+                    if tenant.checksum is not None or tenant.owner != owner or model.comment is not None:
+                        extras = self._directory.extras(tenant)
+                        self._fill_quietly(conn, name, tenant, extras)
+                        self._give(conn, model, name, tenant, extras)
+                    else:
+                        plain.append(name)
+                if plain:
+                    journal.forget(conn, *plain)
+                    self._record(conn, plain)
         except (UserError, psycopg.Error) as error:
             if team.stopped.is_set() or lost(error):
                 raise
             return False
-        for name in names:
-            self._arrived(self._manifest.tenants[name])
+        for tenant in tenants:
+            self._arrived(tenant)
         return True
+
+    def _filled(self, names: Sequence[str]) -> int:
+        """Return how many tenants have rows."""
+        return sum(self._manifest.tenants[name].data > 0 for name in names)
 
     def _clone(
         self, team: together.Team, conn: Connection, makers: dict[int, commands.Maker], model: _Model, name: str
@@ -497,16 +531,16 @@ class _Run:
                 "SELECT pgbillion_tables.clone_schema(%s::pg_catalog.oid::pg_catalog.regnamespace, %s)",
                 [model.oid, name],
             )
-            if extras.tables:
-                conn.execute("SET LOCAL session_replication_role = replica")
-            self._fill(conn, name, tenant, extras)
-            if extras.tables:
-                conn.execute("SET LOCAL session_replication_role = origin")
+            self._fill_quietly(conn, name, tenant, extras)
         else:
             kind = model.kind
             maker = makers.setdefault(kind.number, commands.Maker(conn, commands.Wish(kind.first)))
             maker.make(model.oid, [name], fill=partial(self._fill, conn, tenant=tenant, extras=extras))
         _settle(conn)
+        self._give(conn, model, name, tenant, extras)
+
+    def _give(self, conn: Connection, model: _Model, name: str, tenant: fleet.Tenant, extras: fleet.Extras) -> None:
+        """Give a clone what the tenant has otherwise, and record it."""
         owner = self._manifest.tenants[model.kind.first].owner
         if tenant.owner != owner:
             given = {"schema": name, "old": owner, "new": tenant.owner}
@@ -523,25 +557,29 @@ class _Run:
 
     # ---- what a tenant has of its own ----
 
+    def _fill_quietly(self, conn: Connection, name: str, tenant: fleet.Tenant, extras: fleet.Extras) -> None:
+        """Fill a clone without its triggers."""
+        if extras.tables:
+            conn.execute("SET LOCAL session_replication_role = replica")
+        self._fill(conn, name, tenant, extras)
+        if extras.tables:
+            conn.execute("SET LOCAL session_replication_role = origin")
+            _settle(conn)
+
     def _fill(self, conn: Connection, name: str, tenant: fleet.Tenant, extras: fleet.Extras) -> None:
         """Copy a tenant's rows, and set its sequences."""
         if extras.tables:
             if self._manifest.encoding is not None:
                 conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.encoding])
+            commands = []
+            for table, columns, *_ in extras.tables:
+                listed = f" ({', '.join(map(quoted, columns))})" if columns else ""
+                commands.append(f"COPY {quoted(name, table)}{listed} FROM STDIN")
             with self._directory.rows(tenant.number).open("rb") as file:
-                for table, columns, rows, size in extras.tables:
-                    listed = sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, columns)))
-                    query = sql.SQL("COPY {}{} FROM STDIN").format(
-                        sql.Identifier(name, table), listed if columns else sql.SQL("")
-                    )
-                    with conn.cursor() as cursor:
-                        with cursor.copy(query) as copy:
-                            left = size
-                            while left and (block := file.read(min(left, _BLOCK))):
-                                copy.write(block)
-                                left -= len(block)
-                        if cursor.rowcount != rows:
-                            raise UserError(f"{table} has {text.many(cursor.rowcount, 'row')} here, and {rows:,} there")
+                copied = copying.into(conn, commands, (_blocks(file, size) for *_, size in extras.tables))
+            for (table, _, rows, _), number in zip(extras.tables, copied, strict=True):
+                if number != rows:
+                    raise UserError(f"{table} has {text.many(number, 'row')} here, and {rows:,} there")
             conn.execute("SET LOCAL client_encoding = UTF8")
         if extras.sequences:
             conn.execute(
@@ -567,6 +605,12 @@ class _Run:
             " WHERE n.nspname = ANY (%s::text[])".encode(),
             [self._manifest.id, list(names)],
         )
+
+
+def _blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
+    while size and (block := file.read(min(size, _BLOCK))):
+        yield block
+        size -= len(block)
 
 
 def _numbered(names: Sequence[str], most: int, fits: Callable[[str], bool]) -> Iterator[list[str]]:
