@@ -516,7 +516,10 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a long name": (lambda made: made["tenants"].update({"x" * 64: made["tenants"]["s01"]}), "is no name"),
     "a path": (lambda made: made["tenants"]["s01"].update(number="../../etc/passwd"), "is no int"),
     "a kind's path": (lambda made: made["kinds"]["1"].update(number="../x"), "is no int"),
-    "a number twice": (lambda made: made["tenants"]["s01"].update(number=2), "two tenants have one number"),
+    "a number twice": (
+        lambda made: made["tenants"]["s01"].update(number=made["tenants"]["s02"]["number"]),
+        "two tenants have one number",
+    ),
     "no kind": (lambda made: made["tenants"]["s01"].update(kind=7), "s01 is of no kind"),
     "no first": (lambda made: made["kinds"]["1"].update(first="x"), "x is not the first of its kind"),
     "a wrong checksum": (lambda made: made["tenants"]["s01"].update(checksum="0" * 64), "is damaged"),
