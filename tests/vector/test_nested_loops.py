@@ -1,6 +1,6 @@
 """Nested loops that rest on a guess are replaced with hash joins, and others are not.
 
-PGBILLION_TEST_LOOPS is how many queries are generated (default 200), PGBILLION_TEST_SEED repeats a run.
+PGBILLION_TEST_LOOPS is how many queries are generated (default 40), PGBILLION_TEST_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pgbillion.server.postgres import Cluster
 
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
 
-QUERIES = amount("PGBILLION_TEST_LOOPS", 200, 60)
+QUERIES = amount("PGBILLION_TEST_LOOPS", 40, 20)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 
 
