@@ -412,7 +412,7 @@ def generated(chance: random.Random) -> str:
 
 def test_by_chance(cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count) -> None:
     chance = random.Random(SEED)
-    numbers = {"queries": 0, "with branches of ours": 0, "in parallel plans": 0, "with 64 kB": 0}
+    numbers = {"queries": 0, "with our scans": 0, "in parallel plans": 0, "with 64 kB": 0}
     with cluster.connect(tables) as conn:
         conn.prepare_threshold = None
         conn.execute(
@@ -441,7 +441,7 @@ def test_by_chance(cluster: Cluster, tables: str, tell: Callable[[str], None], c
             assert found is None, f"seed {SEED}, number {number}: {found}\n{query}; {settings}"
             used = bool(scanned(conn, query))
             numbers["queries"] += 1
-            numbers["with branches of ours"] += used
+            numbers["with our scans"] += used
             parallel = used and settings["max_parallel_workers_per_gather"] == 2
             numbers["in parallel plans"] += parallel and any(
                 node["Node Type"].startswith("Gather") for node in plans.nodes(plans.explain(conn, query))
@@ -449,4 +449,4 @@ def test_by_chance(cluster: Cluster, tables: str, tell: Callable[[str], None], c
             numbers["with 64 kB"] += used and little
     tell(f"seed {SEED}: {numbers}")
     counted(numbers)
-    assert numbers["with branches of ours"] > QUERIES / 3, f"seed {SEED}: {numbers}"
+    assert numbers["with our scans"] > QUERIES / 3, f"seed {SEED}: {numbers}"

@@ -138,7 +138,7 @@ cost_left_out(const NestPath *loop)
 static bool
 takes_place(PlannerInfo *root, const Path *hash, const Path *loop)
 {
-	Cost		left_out = cost_left_out((const NestPath *) loop);
+	Cost		left_out = cost_left_out(castNode(NestPath, (Path *) loop));
 	Cost		cost = loop->total_cost + left_out;
 
 	if (is_for_first_rows(root, loop))

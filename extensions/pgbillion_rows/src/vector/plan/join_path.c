@@ -499,10 +499,11 @@ vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathT
 }
 
 /*
- * Have a chain's path for workers, or the first of several, cost what starting
- * them does beyond parallel_setup_cost: that is for a plan of PostgreSQL's,
- * where a unit says more time than in a price of ours. Aggregating rows takes
- * more than it is priced at, too, and they share it.
+ * Add what starting workers costs beyond parallel_setup_cost to a chain's path
+ * for them, or to the first of several. That setting is in units of PostgreSQL's
+ * plans, and a unit of our prices stands for less time. Against it counts what
+ * workers save by sharing the work on aggregated rows that is not in their
+ * price; no more than half of the path's startup cost, which stays positive.
  */
 void
 vector_join_add_worker_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, int workers, Path *path)

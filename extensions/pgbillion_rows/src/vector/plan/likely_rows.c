@@ -109,7 +109,12 @@ add_guesses_of_columns(PlannerInfo *root, RowsMemo *rows, List *members)
 	{
 		const EquivalenceMember *member = lfirst(lc);
 
-		if (!member->em_is_child && bms_membership(member->em_relids) == BMS_SINGLETON)
+		/*
+		 * values of another column of the same table are compared before
+		 * joins
+		 */
+		if (!member->em_is_child && bms_membership(member->em_relids) == BMS_SINGLETON &&
+			!bms_equal(member->em_relids, most->em_relids))
 			add_guess(rows, bms_union(member->em_relids, most->em_relids), -different_values(root, member) / known);
 	}
 }
