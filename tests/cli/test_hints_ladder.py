@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,24 @@ def test_an_interrupted_run(state: tuple[User, Path], monkeypatch: pytest.Monkey
             undone.setattr(Crew, "listen", LISTEN)
             assert "3,000" in user.type(command(done.stderr, "resume with: "))
         user.run("ladder", "destroy", "--yes")
+
+
+def test_an_interrupt_while_workers_end(state: tuple[User, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost: no other rung is begun."""
+    user, folder = state
+    close = Crew.close
+
+    def closed(crew: Crew) -> None:
+        signal.raise_signal(signal.SIGINT)
+        close(crew)
+
+    monkeypatch.setattr(climb, "series", lambda to: [10, 3000])
+    monkeypatch.setattr(Crew, "close", closed)
+    done = user.run("ladder", "run", "--jobs", "1", "--directory", str(folder / "prepared"))
+    assert done.returncode == 130, done.stderr
+    assert "interrupted with 10 of 3,000 tables made" in done.stderr
+    monkeypatch.setattr(Crew, "close", close)
+    assert "3,000" in user.type(command(done.stderr, "resume with: "))
 
 
 @runs("ladder/climb.py climb: _resume")

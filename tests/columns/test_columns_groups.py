@@ -210,7 +210,8 @@ def outcome(conn: Connection, sql: str, ordered: bool, moved: bool) -> Sequence[
     an extreme depends on the order.
     """
     try:
-        rows = answers.answer(conn.execute(sql.encode())).rows
+        with conn.transaction():
+            rows = answers.answer(conn.execute(sql.encode())).rows
     except (psycopg.DataError, psycopg.NotSupportedError) as error:
         return [str(error)]
     if moved:

@@ -207,12 +207,12 @@ def execute(
             attempt.total = crew.total
             memories = [member.peak_memory for member in crew.members if member.peak_memory is not None]
             attempt.peak_backend_memory = max(memories, default=None)
-            failures, caught = crew.failures, signals.caught
-            interrupted = caught and crew.total < plan.count
+        # signals are taken in until the workers are gone
+        failures, caught = crew.failures, signals.caught
         # a worker that a second Ctrl-C has ended when all tables were there has done its part
         if failures and not caught:
             raise _failed(failures, target, resume_command)
-        if interrupted:
+        if caught and attempt.total < plan.count:
             raise UserError(
                 f"interrupted with {text.count(attempt.total)} of {text.count(plan.count)} tables made",
                 f"resume with: {resume_command}",
