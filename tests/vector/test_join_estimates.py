@@ -270,9 +270,16 @@ def test_keys_are_remembered_until_the_table_changes(cluster: Cluster, database:
 
 
 def test_many_filters_are_remembered(conn: Connection) -> None:
-    """More than there is room for: those of long ago are forgotten."""
-    for year in range(1900, 2000):
-        joined(conn, OF_A_YEAR.replace("2003", str(year)))
+    """More than there is room for, of filters and of keys: those of long ago are forgotten."""
+    for year in range(300):
+        joined(conn, OF_A_YEAR.replace("2003", str(1800 + year)))
+    for month in range(60):
+        joined(conn, OF_A_YEAR.replace("c.year = 2003", f"c.date > '2076-01-01' AND c.month <> {20 + month}"))
+    ((filters, used),) = conn.execute(
+        "SELECT count(*), sum(total_bytes) FROM pg_backend_memory_contexts WHERE name = 'pgbillion kept keys'"
+    ).fetchall()
+    assert 20 < filters <= 256
+    assert 1_000_000 < used < 3_000_000
     assert 30000 < joined(conn, OF_A_YEAR) < 90000
 
 

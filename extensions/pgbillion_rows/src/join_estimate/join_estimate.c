@@ -67,7 +67,6 @@ typedef struct KeyStatistics
 	TypeCacheEntry *type;
 	Oid			collation;
 	AttStatsSlot common;		/* the most common values */
-	int		   *order;			/* of these */
 	AttStatsSlot histogram;
 	double		others;			/* share of the rows whose keys are not among
 								 * the most common ones */
@@ -79,57 +78,25 @@ typedef struct KeyStatistics
 								 * index */
 } KeyStatistics;
 
+/* How many of the keys, which are in order, are less than a value; if `equal`, also those equal to it. */
 static int
-compare(const KeyStatistics *statistics, Datum a, Datum b)
-{
-	return DatumGetInt32(FunctionCall2Coll(&statistics->type->cmp_proc_finfo, statistics->collation, a, b));
-}
-
-static int
-compare_common(const void *a, const void *b, void *arg)
-{
-	const KeyStatistics *statistics = arg;
-
-	return compare(statistics, statistics->common.values[*(const int *) a], statistics->common.values[*(const int *) b]);
-}
-
-/* Have the most common values found by their order. */
-static void
-sort_common(KeyStatistics *statistics)
-{
-	int			n = statistics->common.nvalues;
-
-	statistics->order = palloc(sizeof(int) * Max(n, 1));
-	for (int i = 0; i < n; i++)
-		statistics->order[i] = i;
-	qsort_arg(statistics->order, n, sizeof(int), compare_common, statistics);
-}
-
-/* The share of the rows that a key has, if statistics have seen it or values around it; else -1. */
-static double
-share_of_key(const KeyStatistics *statistics, Datum key)
+count_below(const KeyStatistics *statistics, const KeptKeys *kept, Datum value, bool equal)
 {
 	int			low = 0;
-	int			high = statistics->common.nvalues;
-	const AttStatsSlot *histogram = &statistics->histogram;
+	int			high = kept->nkeys;
 
 	while (low < high)
 	{
 		int			middle = (low + high) / 2;
-		int			found = statistics->order[middle];
-		int			order = compare(statistics, key, statistics->common.values[found]);
+		int			order = DatumGetInt32(FunctionCall2Coll(&statistics->type->cmp_proc_finfo, statistics->collation,
+															kept->keys[middle], value));
 
-		if (order == 0)
-			return statistics->common.numbers[found];
-		if (order < 0)
-			high = middle;
-		else
+		if (order < 0 || (equal && order == 0))
 			low = middle + 1;
+		else
+			high = middle;
 	}
-	if (histogram->nvalues > 1 && compare(statistics, key, histogram->values[0]) >= 0 &&
-		compare(statistics, key, histogram->values[histogram->nvalues - 1]) <= 0)
-		return statistics->of_others;
-	return -1;
+	return low;
 }
 
 /*
@@ -192,7 +159,7 @@ is_key(VariableStatData *data)
 
 /* Get what there is; the result is false if there are no statistics, or if they may not be used. */
 static bool
-get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *small, Oid type, List *opfamilies,
+get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *small, const Var *key, List *opfamilies,
 			   KeyStatistics *statistics)
 {
 	bool		isdefault;
@@ -208,16 +175,18 @@ get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *sma
 	 * of a fixed length: of others the key may be in a TOAST table, whose
 	 * changes nobody tells of
 	 */
-	statistics->type = lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO | TYPECACHE_BTREE_OPFAMILY);
+	statistics->type = lookup_type_cache(key->vartype, TYPECACHE_CMP_PROC_FINFO | TYPECACHE_BTREE_OPFAMILY);
 	if (statistics->type->typlen <= 0 || !OidIsValid(statistics->type->cmp_proc_finfo.fn_oid) ||
 		!list_member_oid(opfamilies, statistics->type->btree_opf))
 		return false;
+	statistics->collation = key->varcollid;
 	present = 1 - ((Form_pg_statistic) GETSTRUCT(large->statsTuple))->stanullfrac;
 	others = present;
 	if (get_attstatsslot(&statistics->common, large->statsTuple, STATISTIC_KIND_MCV, InvalidOid,
 						 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
 	{
-		statistics->collation = statistics->common.stacoll;
+		if (statistics->common.stacoll != statistics->collation)
+			return false;
 		for (int i = 0; i < statistics->common.nvalues; i++)
 			others -= statistics->common.numbers[i];
 	}
@@ -227,7 +196,8 @@ get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *sma
 	{
 		double		keys;
 
-		statistics->collation = statistics->histogram.stacoll;
+		if (statistics->histogram.stacoll != statistics->collation)
+			return false;
 		/* the large table need not have all keys of its range */
 		keys = Max(distinct, rows_in_range(root, statistics, small)) - statistics->common.nvalues;
 		statistics->of_others = Max(others, 0) / Max(keys, 1);
@@ -388,19 +358,35 @@ typedef struct Shares
 static Shares
 shares_of_keys(PlannerInfo *root, KeyStatistics *statistics, VariableStatData *large, const KeptKeys *kept)
 {
+	const AttStatsSlot *histogram = &statistics->histogram;
 	Shares		shares = {0};
+	int			first = 0;		/* of the keys in the histogram's range */
+	int			end = 0;
+	int			others;			/* of these that are not among the most common
+								 * values */
+	int			unknown;		/* neither */
 
-	sort_common(statistics);
-	for (int i = 0; i < kept->nkeys; i++)
+	if (histogram->nvalues > 1)
 	{
-		double		share = share_of_key(statistics, kept->keys[i]);
-
-		if (share >= 0)
-			shares.known += share;
-		else
-			shares.unknown += statistics->average;
+		first = count_below(statistics, kept, histogram->values[0], false);
+		end = count_below(statistics, kept, histogram->values[histogram->nvalues - 1], true);
 	}
-	if (shares.unknown > 0)
+	others = end - first;
+	unknown = kept->nkeys - others;
+	for (int i = 0; i < statistics->common.nvalues; i++)
+	{
+		int			place = count_below(statistics, kept, statistics->common.values[i], false);
+		int			n = count_below(statistics, kept, statistics->common.values[i], true) - place;
+
+		shares.known += n * statistics->common.numbers[i];
+		if (place >= first && place < end)
+			others -= n;
+		else
+			unknown -= n;
+	}
+	shares.known += others * statistics->of_others;
+	shares.unknown = unknown * statistics->average;
+	if (unknown > 0)
 		shares.most_unknown = share_out_of_range(root, statistics, large);
 	return shares;
 }
@@ -478,7 +464,7 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 		return;
 	examine_variable(root, (Node *) large_var, 0, &large_data);
 	examine_variable(root, (Node *) small_var, 0, &small_data);
-	if (get_statistics(root, &large_data, &small_data, small_var->vartype, ec->ec_opfamilies, &statistics))
+	if (get_statistics(root, &large_data, &small_data, small_var, ec->ec_opfamilies, &statistics))
 	{
 		double		most = most_of_keys(&statistics, small->rows) * large->rows;
 		bool		looked_up = may_be_in_vain(large, small);

@@ -65,7 +65,7 @@ extern void join_estimate_limit_paths(PlannerInfo *root, UpperRelationKind stage
 /* The keys that conditions keep of a table's rows. */
 typedef struct KeptKeys
 {
-	Datum	   *keys;			/* none of them NULL */
+	Datum	   *keys;			/* in order, none of them NULL */
 	int			nkeys;
 } KeptKeys;
 

@@ -31,14 +31,17 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/sortsupport.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "compat.h"
 #include "join_estimate/join_estimate.h"
 #include "planner/planner.h"
 
-/* How many filters a session remembers. */
-#define MOST_REMEMBERED 32
+/* How many filters a session remembers, with how many keys in all: a few megabytes. */
+#define MOST_REMEMBERED 256
+#define MOST_REMEMBERED_KEYS 200000
 
 /* ---- what is evaluated ---- */
 
@@ -134,6 +137,8 @@ typedef struct Remembered
 	MemoryContext context;		/* of the two before */
 } Remembered;
 
+StaticAssertDecl(MOST_KEYS <= MOST_REMEMBERED_KEYS, "the keys of one filter have room");
+
 static Remembered remembered[MOST_REMEMBERED];
 static uint64 uses = 0;
 
@@ -212,22 +217,52 @@ copy_keys(const KeptKeys *keys, bool byval, int16 length)
 	return copy;
 }
 
-/* Remember what was read in the place of the filter that was not used for longest. */
+static int
+count_keys(const Remembered *entry)
+{
+	return entry->keys != NULL ? entry->keys->nkeys : 0;
+}
+
+static int
+count_all_keys(void)
+{
+	int			n = 0;
+
+	for (int i = 0; i < MOST_REMEMBERED; i++)
+		n += count_keys(&remembered[i]);
+	return n;
+}
+
+/* The entry that was not used for longest: an empty one, unless it has to have keys. */
+static Remembered *
+oldest(bool with_keys)
+{
+	Remembered *found = NULL;
+
+	for (int i = 0; i < MOST_REMEMBERED; i++)
+	{
+		Remembered *entry = &remembered[i];
+
+		if ((!with_keys || count_keys(entry) > 0) && (found == NULL || entry->used < found->used))
+			found = entry;
+	}
+	return found;
+}
+
+/* Remember what was read, in the place of filters that were not used for longest. */
 static void
 remember(List *conditions, const KeptKeys *keys, bool byval, int16 length)
 {
-	Remembered *entry = &remembered[0];
+	Remembered *entry;
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion kept keys", ALLOCSET_SMALL_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(context);
 	List	   *own = copyObject(conditions);
 	KeptKeys   *copy = copy_keys(keys, byval, length);
 
 	MemoryContextSwitchTo(old);
-	for (int i = 1; i < MOST_REMEMBERED; i++)
-	{
-		if (remembered[i].used < entry->used)
-			entry = &remembered[i];
-	}
+	while (keys != NULL && count_all_keys() + keys->nkeys > MOST_REMEMBERED_KEYS)
+		forget(oldest(true));
+	entry = oldest(false);
 	forget(entry);
 	/* from here on nothing can fail */
 	MemoryContextSetParent(context, CacheMemoryContext);
@@ -285,6 +320,29 @@ receive_startup(DestReceiver *self, int operation, TupleDesc typeinfo)
 static void
 receive_end(DestReceiver *self)
 {
+}
+
+static int
+compare_keys(const void *a, const void *b, void *arg)
+{
+	SortSupport order = arg;
+
+	return ApplySortComparator(*(const Datum *) a, false, *(const Datum *) b, false, order);
+}
+
+/* Put the keys of a column into its default order. */
+static void
+sort_keys(KeptKeys *found, Oid relid, AttrNumber column)
+{
+	SortSupportData order = {.ssup_cxt = CurrentMemoryContext};
+	TypeCacheEntry *cache;
+	Oid			type;
+	int32		typmod;
+
+	get_atttypetypmodcoll(relid, column, &type, &typmod, &order.ssup_collation);
+	cache = lookup_type_cache(type, TYPECACHE_LT_OPR);
+	PrepareSortSupportFromOrderingOp(cache->lt_opr, &order);
+	qsort_arg(found->keys, found->nkeys, sizeof(Datum), compare_keys, &order);
 }
 
 /* The query that returns the keys of a table, with the conditions on varno 1. */
@@ -404,6 +462,8 @@ read_keys(PlannerInfo *root, RangeTblEntry *rte, AttrNumber column, List *condit
 	run_query(make_query(root, rte, column, conditions), &receiver);
 	if (receiver.full)
 		found = NULL;
+	else
+		sort_keys(found, rte->relid, column);
 	if (!reading.changed && sees_what_all_see())
 		remember(conditions, found, byval, length);
 	return found;
@@ -412,8 +472,9 @@ read_keys(PlannerInfo *root, RangeTblEntry *rte, AttrNumber column, List *condit
 /*
  * The keys in a column of the rows of a table that satisfy the conditions, of
  * which kept_keys_can_evaluate() is true; or NULL, if they may not be read now,
- * or if there are too many. The column's type has a fixed length. The planner
- * holds a lock on the table. The result is in the current memory context.
+ * or if there are too many. The column's type has a fixed length and a default
+ * order. The planner holds a lock on the table. The result is in the current
+ * memory context.
  */
 KeptKeys *
 kept_keys_read(PlannerInfo *root, RelOptInfo *table, AttrNumber column, List *conditions)
