@@ -284,6 +284,30 @@ def test_pages_are_replaced_under_a_query_on_a_standby(conn: Connection, primary
             check_replaced(conn, reader, holder, monitor, place)
 
 
+def test_pages_are_replaced_before_a_value_is_looked_up(conn: Connection, connect: Connect) -> None:
+    """Nothing is known of where it is then: the segment's blocks are read from the table."""
+    conn.execute("DROP TABLE t")
+    conn.execute("CREATE TABLE t (id int, grp int, word text)")
+    conn.execute(f"INSERT INTO t SELECT i, i % 7, md5(i::text) FROM generate_series(1, {ROWS}) i")
+    conn.execute("VACUUM t")
+    conn.execute("CREATE INDEX t_columns ON t USING columns (id, word) WITH (segment_blocks = 32, refresh_share = 1)")
+    conn.execute("UPDATE t SET grp = 9 WHERE id % 7000 = 3")
+    reader, holder = connect(), connect()
+    reader.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_scan = force; SET pgbillion_rows.columns = force")
+    query = "SELECT id FROM t WHERE word = md5('5')"
+    (scan,) = (node for node in plans.nodes(plans.explain(reader, query, run=True)) if "Columns" in node)
+    assert scan["Column Blocks Read"] < scan["Column Blocks Skipped"] / 20
+    for _ in range(2):
+        with paused(holder, "head read"):
+            running = Running(lambda: plans.explain(reader, f"CREATE TABLE found AS {query}", run=True))
+            until_paused(conn, "head read")
+            replace_pages(conn, 0, 32, 0, 32)
+        (scan,) = (node for node in plans.nodes(running.result()) if "Columns" in node)
+        assert scan["Heap Blocks Replaced"] > 0
+        assert one(conn, "SELECT id FROM found") == 5
+        conn.execute("DROP TABLE found")
+
+
 FETCHED = "SELECT ctid, xmin, * FROM u WHERE grp = 3 ORDER BY id"
 
 

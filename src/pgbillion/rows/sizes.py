@@ -53,6 +53,10 @@ _INTEGERS = {
 }
 _FLOATS = {"float4", "float8"}
 _TEXTS = {"text", "varchar", "bpchar"}
+# of hashes.c: types whose values have tables of hashes, in segments of this number of rows, and bytes of a row
+_HASHED = {*_TEXTS, "uuid", "int8"}
+_HASHED_ROWS = 1024
+_HASH_BYTES = 2 + 6 / 16
 
 
 @dataclass(frozen=True)
@@ -256,12 +260,21 @@ def _encoded(column: Column, rows: int, trial: int, facts: Sequence[Any]) -> flo
     if values == 0:
         return 0.0
     if column.by_value:
-        return nulls + _by_value(column.length, rows, different, None if least is None else most - least)
+        size = _by_value(column.length, rows, different, None if least is None else most - least)
+        # whether they are in some order is not known
+        return nulls + size + (_hashes(column, rows, different) if size == 8 * rows else 0)
     if column.type == "numeric" and column.builtin and least is not None and max(abs(least), abs(most)) < 2**63:
         return nulls + (16 if least == most else rows * _width_of(most - least))
     if rows > _TRIAL_ROWS and of_trial > trial / 2:
         different = rows
-    return nulls + _by_reference(column, rows, values, different, size)
+    return nulls + _by_reference(column, rows, values, different, size) + _hashes(column, rows, different)
+
+
+def _hashes(column: Column, rows: int, different: int) -> float:
+    """Bytes of the table of hashes of a column's values, if most likely it has one."""
+    if not column.builtin or column.type not in _HASHED or rows < _HASHED_ROWS or different < rows / 16:
+        return 0.0
+    return _HASH_BYTES * rows
 
 
 def _by_value(length: int, rows: int, different: int, distance: int | None) -> float:

@@ -287,6 +287,30 @@ compare_lines(Check *check, const ColumnSegment *segment, int i, const OffsetNum
 	ReleaseBuffer(buffer);
 }
 
+/* Would equality with each value of a block find the block? */
+static void
+compare_hashes(Check *check, const ColumnSegment *segment, int i)
+{
+	for (int c = 0; c < check->ncolumns; c++)
+	{
+		ColumnType	type = column_type_of(check->index, c);
+
+		for (int r = 0; segment->columns[c].has_hashes && r < segment->rows[i]; r++)
+		{
+			const Row  *row = &check->index_rows[r];
+			uint64		groups;
+
+			if (row->nulls[c] ||
+				!column_reader_find(check->reader, c, type.hashed_as, &row->values[c], 1, &groups) ||
+				(groups >> column_reader_group(check->reader, i) & 1) != 0)
+				continue;
+			put_problem(check, segment->first_block + i,
+						psprintf("a value of column %d is not found by its hash", c + 1));
+			return;
+		}
+	}
+}
+
 static void
 check_segment(Check *check, const ColumnSegment *segment)
 {
@@ -313,8 +337,12 @@ check_segment(Check *check, const ColumnSegment *segment)
 		if (read)
 		{
 			read_heap_rows(check, segment, segment->first_block + i);
-			if (compare_rows(check, segment, i) && has_lines)
-				compare_lines(check, segment, i, lines);
+			if (compare_rows(check, segment, i))
+			{
+				compare_hashes(check, segment, i);
+				if (has_lines)
+					compare_lines(check, segment, i, lines);
+			}
 		}
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(check->context);

@@ -97,6 +97,7 @@ typedef struct ColumnState
 	int64		max;
 	float8		float_min;
 	float8		float_max;
+	bool		has_hashes;		/* column_reader_find() */
 } ColumnState;
 
 typedef struct ColumnSegment
@@ -165,6 +166,9 @@ extern bool column_reader_nulls(ColumnReader *reader, int column, uint32 first_r
 extern bool column_reader_decode(ColumnReader *reader, int column, uint32 first_row, int nrows,
 								 const uint16 *wanted, int nwanted, Datum *values, bool *nulls, bool *has_nulls);
 extern const Datum *column_reader_dictionary(ColumnReader *reader, int column);
+extern bool column_reader_find(ColumnReader *reader, int column, Oid type, const Datum *values, int n,
+							   uint64 *groups);
+extern int	column_reader_group(const ColumnReader *reader, int block);
 extern bool column_reader_has_lines(const ColumnReader *reader);
 extern bool column_reader_lines(ColumnReader *reader, int block, OffsetNumber *lines);
 pg_noreturn extern void column_reader_misled(ColumnReader *reader);
@@ -186,7 +190,15 @@ typedef struct ColumnEstimate
 	double		valid_share;	/* of the heap's blocks: encoded, not stale */
 	double		pages_per_block;	/* index pages of all columns for one heap
 									 * block that is encoded */
+	uint32		hashed;			/* bit i: column_reader_find() finds values of
+								 * column i, counted from 0 */
 } ColumnEstimate;
+
+/* In how many parts of a segment values are found, and how many of these are found by mistake. */
+#define COLUMN_FOUND_PARTS 64
+#define COLUMN_FOUND_WRONGLY (1.0 / 4096)
+
+StaticAssertDecl(INDEX_MAX_KEYS <= 32, "a bit for each column");
 
 /* estimate.c */
 extern bool column_index_is_ours(const IndexOptInfo *info);

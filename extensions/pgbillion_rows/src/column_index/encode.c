@@ -8,7 +8,8 @@
  * integers, too), a dictionary of few entries, integers above a base of more
  * bytes, floats as they are, and values one after the other.  Values by
  * reference, in a dictionary or one after the other, are encoded by tokens
- * where that is much smaller.
+ * where that is much smaller.  Values that are nearly all different have a table
+ * of hashes beside them.
  *
  * Two values are the same here only if their bytes are, which is what makes
  * -0 and 0, or 1.0 and 1.00, come back as they were.
@@ -820,6 +821,7 @@ encode_segment(const GatheredBlocks *gathered, int segment_blocks, uint32 versio
 {
 	bool		with_lines = version > STORE_VERSION_WITHOUT_LINES;
 	bool		with_tokens = version > STORE_VERSION_WITHOUT_TOKENS;
+	bool		with_hashes = version > STORE_VERSION_WITHOUT_HASHES;
 	Size		head_bytes = HEAD_BYTES(segment_blocks, gathered->ncolumns);
 	SegmentHead head = {0};
 	StoredColumn *stored = palloc0(sizeof(StoredColumn) * gathered->ncolumns);
@@ -838,7 +840,14 @@ encode_segment(const GatheredBlocks *gathered, int segment_blocks, uint32 versio
 		appendBinaryStringInfo(bytes, (char *) gathered->lines, gathered->nlines * sizeof(uint16));
 	}
 	for (int c = 0; c < gathered->ncolumns; c++)
+	{
+		Size		begin = bytes->len;
+
 		encode_column(&gathered->columns[c], gathered, segment_blocks, with_tokens, &stored[c], bytes);
+		pad(bytes);
+		if (with_hashes)
+			hashes_append(&gathered->columns[c], gathered, segment_blocks, bytes->len - begin, &stored[c], bytes);
+	}
 
 	head.nblocks = gathered->nblocks;
 	head.nrows = gathered->nrows;

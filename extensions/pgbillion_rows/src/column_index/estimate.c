@@ -58,11 +58,44 @@ count_stale(const DirectoryEntry *entry, int nblocks)
 	return n;
 }
 
+/* The columns that have tables of hashes in a segment, as bits; none if it is replaced. */
+static uint32
+hashed_columns(const Directory *directory, uint32 segment, const DirectoryEntry *entry)
+{
+	uint32		hashed = 0;
+	Buffer		buffer;
+	DataPage   *data;
+
+	if (directory->version <= STORE_VERSION_WITHOUT_HASHES ||
+		entry->first_page >= RelationGetNumberOfBlocks(directory->index))
+		return 0;
+	buffer = ReadBuffer(directory->index, entry->first_page);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	data = store_content(BufferGetPage(buffer));
+	if (data->magic == DATA_MAGIC && data->segment == segment && data->generation == entry->generation &&
+		data->number == 0)
+	{
+		for (int c = 0; c < directory->ncolumns; c++)
+		{
+			StoredColumn stored;
+
+			memcpy(&stored, data->bytes + HEAD_COLUMNS(directory->segment_blocks) + c * sizeof(stored), sizeof(stored));
+			if ((stored.flags & STORED_HASHES) != 0)
+				hashed |= (uint32) 1 << c;
+		}
+	}
+	UnlockReleaseBuffer(buffer);
+
+	return hashed;
+}
+
 /*
  * Guess how much of a table an index covers, from up to SEGMENTS_LOOKED_AT
- * segments that are spread over the table.  The caller has locked the index.
+ * segments that are spread over the table, and of which columns values are
+ * found, from a few of these.  The caller has locked the index.
  */
 #define SEGMENTS_LOOKED_AT 64
+#define SEGMENTS_OPENED 4
 
 void
 column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *estimate)
@@ -74,7 +107,9 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *e
 	double		valid = 0;
 	double		encoded = 0;
 	double		pages = 0;
+	int			nencoded = 0;
 
+	estimate->hashed = 0;
 	directory_open(&directory, index);
 	estimate->segment_blocks = directory.segment_blocks;
 	segments = heap_blocks / directory.segment_blocks + (heap_blocks % directory.segment_blocks != 0);
@@ -89,6 +124,14 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *e
 		if (!directory_read(&directory, segment, &entry))
 			continue;
 		encoded += nblocks;
+		/* all of them, as far as they are opened */
+		if (nencoded % (SEGMENTS_LOOKED_AT / SEGMENTS_OPENED) == 0)
+		{
+			uint32		hashed = hashed_columns(&directory, segment, &entry);
+
+			estimate->hashed = nencoded == 0 ? hashed : estimate->hashed & hashed;
+		}
+		nencoded++;
 		pages += entry.pages;
 		valid += nblocks - count_stale(&entry, nblocks);
 	}

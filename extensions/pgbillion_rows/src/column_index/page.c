@@ -140,6 +140,30 @@ order_of(Oid type)
 	}
 }
 
+/*
+ * The type by whose equality values of a type are hashed: one by which two
+ * values are equal only if the same bytes of them are the same, under any
+ * deterministic collation.
+ */
+static Oid
+hashed_as(Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case TEXTOID:
+		case BPCHAROID:
+		case UUIDOID:
+			return type;
+		case VARCHAROID:
+			return TEXTOID;
+		default:
+			return InvalidOid;
+	}
+}
+
 /* The type of an index's column, counted from 0.  Domains are of their base type. */
 ColumnType
 column_type_of(Relation index, int column)
@@ -154,6 +178,7 @@ column_type_of(Relation index, int column)
 	type.numeric = base == NUMERICOID;
 	type.order = type.byval ? order_of(base) : COLUMN_NO_ORDER;
 	type.is_float = type.order == COLUMN_ORDER_FLOAT;
+	type.hashed_as = hashed_as(base);
 
 	return type;
 }

@@ -254,7 +254,8 @@ set_state(ColumnState *state, const StoredColumn *stored, int nrows)
 	state->kind = stored->kind;
 	state->width = stored->width;
 	state->has_nulls = stored->kind == COLUMN_ALL_NULL ? nrows > 0 : (stored->flags & STORED_NULLS) != 0;
-	state->scale = stored->scale;
+	state->has_hashes = (stored->flags & STORED_HASHES) != 0;
+	state->scale = state->has_hashes ? 0 : stored->scale;
 	state->base = stored->base;
 	state->dictionary_size = stored->dictionary_size;
 	state->order = stored->order;
@@ -264,15 +265,21 @@ set_state(ColumnState *state, const StoredColumn *stored, int nrows)
 	memcpy(&state->float_max, &stored->max, sizeof(float8));
 }
 
-/* Does what a column says of itself fit its segment? */
+/* Does what a column says of itself fit its segment, and the version of the format? */
 static bool
-is_sane(const StoredColumn *stored, const SegmentHead *head, const ColumnType *type, bool may_have_tokens)
+is_sane(const StoredColumn *stored, const SegmentHead *head, const ColumnType *type, uint32 version)
 {
 	uint64		array = (uint64) head->nrows * stored->width;
 
 	if ((stored->flags & ~STORED_FLAGS) != 0 ||
 		((stored->flags & STORED_TOKENS) != 0 &&
-		 (!may_have_tokens || type->byval || (stored->kind != COLUMN_CODES && stored->kind != COLUMN_DATUMS))))
+		 (version <= STORE_VERSION_WITHOUT_TOKENS || type->byval ||
+		  (stored->kind != COLUMN_CODES && stored->kind != COLUMN_DATUMS))))
+		return false;
+	if ((stored->flags & STORED_HASHES) != 0 &&
+		(version <= STORE_VERSION_WITHOUT_HASHES || !OidIsValid(type->hashed_as) ||
+		 (stored->kind != COLUMN_CODES && stored->kind != COLUMN_DATUMS && stored->kind != COLUMN_INTEGERS) ||
+		 stored->hashes + HASHES_PLACES(HASHES_BUCKETS(head->nrows)) > head->bytes))
 		return false;
 	if (stored->kind > COLUMN_DATUMS || stored->order > COLUMN_ORDER_FLOAT ||
 		(stored->width & (stored->width - 1)) != 0 || stored->width > 8 ||
@@ -346,8 +353,7 @@ take_head(ColumnReader *reader)
 
 		memcpy(&column->stored,
 			   reader->head + HEAD_COLUMNS(blocks) + column->number * sizeof(StoredColumn), sizeof(StoredColumn));
-		sane = is_sane(&column->stored, &head, &column->type,
-					   reader->directory.version > STORE_VERSION_WITHOUT_TOKENS);
+		sane = is_sane(&column->stored, &head, &column->type, reader->directory.version);
 		set_state(&reader->states[c], &column->stored, head.nrows);
 		column->dictionary = NULL;
 		column->has_tokens = false;

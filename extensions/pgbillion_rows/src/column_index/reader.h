@@ -5,6 +5,7 @@
  *
  *	read.c			segments, and runs of rows as arrays
  *	read_values.c	rows and entries of dictionaries as values
+ *	read_hashes.c	blocks by the hashes of values
  *
  *-------------------------------------------------------------------------
  */

@@ -43,7 +43,7 @@
 
 #include "column_index/column_index.h"
 
-#define STORE_VERSION 4
+#define STORE_VERSION 5
 
 /*
  * Up to this version, segments do not say at which line pointers their rows
@@ -53,6 +53,10 @@
 
 /* Up to this version, no values are encoded by tokens. */
 #define STORE_VERSION_WITHOUT_TOKENS 3
+
+/* Up to this version, no values have tables of hashes. */
+#define STORE_VERSION_WITHOUT_HASHES 4
+
 #define META_BLOCK 0
 
 #define META_MAGIC 0x50674d31
@@ -165,7 +169,12 @@ typedef struct StoredColumn
 	uint8		order;			/* ColumnOrder */
 	uint8		flags;
 	uint8		width;
-	int32		scale;
+	union
+	{
+		int32		scale;		/* of numerics that all have one */
+		uint32		hashes;		/* STORED_HASHES, which numerics never have:
+								 * the table of hashes */
+	};
 	uint32		dictionary_size;
 	uint32		nulls;			/* bitmap, if STORED_NULLS: 1 is NULL */
 	uint32		dictionary;
@@ -189,7 +198,14 @@ typedef struct StoredColumn
  * row in these bytes, up to the next one, and the token numbers.
  */
 #define STORED_TOKENS 2
-#define STORED_FLAGS (STORED_NULLS | STORED_TOKENS)
+
+/*
+ * There is a table of hashes (hashes.c): uint32 places of its buckets, and where
+ * the last one ends, in uint16 from HASHES_PLACES() on; each bucket is its check
+ * and its entries.
+ */
+#define STORED_HASHES 4
+#define STORED_FLAGS (STORED_NULLS | STORED_TOKENS | STORED_HASHES)
 
 #define HEAD_COLUMNS(segment_blocks) (sizeof(SegmentHead) + (segment_blocks) * sizeof(uint16))
 #define HEAD_BYTES(segment_blocks, ncolumns) \
@@ -211,6 +227,8 @@ typedef struct ColumnType
 	bool numeric;
 	bool		is_float;
 	ColumnOrder order;
+	Oid			hashed_as;		/* the type by whose equality values are
+								 * hashed, or 0 */
 } ColumnType;
 
 /* page.c */
@@ -376,6 +394,30 @@ extern bool tokens_decode(const Tokens *tokens, const char *codes, Size code_byt
 extern Size tokens_sum_lengths(const void *lengths, int width, int n);
 extern bool tokens_find_values(const ColumnType *type, const TokenHead *head, char *bytes, const void *lengths,
 							   const bool *nulls, int n, Datum *values);
+
+/* hashes.c */
+
+/* A table of hashes has as many buckets as make this number of rows one on average. */
+#define HASHES_BUCKET_ROWS 16
+#define HASHES_BUCKETS(nrows) ((nrows) / HASHES_BUCKET_ROWS + 1)
+#define HASHES_BUCKET(hash, nbuckets) ((uint32) (((hash) >> 32) * (nbuckets) >> 32))
+#define HASHES_LONGEST 1023		/* entries of a bucket */
+
+/* Bytes of the places of buckets. */
+#define HASHES_PLACES(nbuckets) (((Size) (nbuckets) + 1) * sizeof(uint32))
+
+/* An entry: some bits of a hash, and a group of neighboring blocks, of which a segment has this number at most. */
+#define HASHES_GROUPS COLUMN_FOUND_PARTS
+#define HASHES_ENTRY(hash, group) ((uint16) ((hash) * HASHES_GROUPS + (group)))
+#define HASHES_BITS(entry) ((entry) / HASHES_GROUPS)
+#define HASHES_GROUP_OF(entry) ((entry) % HASHES_GROUPS)
+#define HASHES_GROUP(block, segment_blocks) \
+	((segment_blocks) <= HASHES_GROUPS ? (block) : (block) / ((segment_blocks) / HASHES_GROUPS))
+
+extern uint64 hashes_of_value(Oid type, Datum value);
+extern uint16 hashes_check(uint32 bucket, const uint16 *entries, int n);
+extern void hashes_append(const ColumnValues *column, const GatheredBlocks *gathered, int segment_blocks, Size takes,
+						  StoredColumn *stored, StringInfo bytes);
 
 /* decimal.c */
 #define DECIMAL_IMAGE_BYTES 24

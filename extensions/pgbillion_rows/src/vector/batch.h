@@ -181,6 +181,14 @@ typedef struct SourceMethods
 	bool		(*bounds) (Source *source, Batch *batch, int column, Bounds *bounds);
 
 	/*
+	 * For excludes() only: of a column, just rows count that equal one of
+	 * these values of a type, by its equality of the same bytes. The source
+	 * leaves out of the next batches what it knows to have none; true if
+	 * nothing is left. NULL: it knows nothing.
+	 */
+	bool		(*seek) (Source *source, Batch *batch, int column, Oid type, const Datum *values, int n);
+
+	/*
 	 * Is it known that all rows of these batches have NULL in a column? NULL:
 	 * never.
 	 */
@@ -232,8 +240,8 @@ struct Source
 	Size		shared_size;	/* of what processes share */
 
 	/*
-	 * Can a filter keep no row, as far as bounds() shows? Set by the code
-	 * that filters. NULL: there is no filter.
+	 * Can a filter keep no row, as far as bounds() and seek() show? Set by
+	 * the code that filters. NULL: there is no filter.
 	 */
 	bool		(*excludes) (void *filter, Batch *batch);
 	void	   *filter;

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "fmgr.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 
@@ -105,7 +106,37 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 	return true;
 }
 
+/* Is a column compared with what is the same for all rows, and that equals no row of the next batches? */
+static bool
+excludes(Predicate *predicate, Batch *batch)
+{
+	Comparison *comparison = (Comparison *) predicate;
+	Oid			type = comparison->kind->sought_as;
+	bool		on_right = vector_expr_is_scalar(comparison->right);
+	VectorExpr *column = on_right ? comparison->left : comparison->right;
+	VectorExpr *scalar = on_right ? comparison->right : comparison->left;
+	Datum		value;
+	Datum		sought;
+	bool		isnull;
+	bool		result;
+
+	if (!OidIsValid(type) || comparison->op != OP_EQ || !comparison->harmless ||
+		batch->source->methods->seek == NULL || !vector_expr_is_column(column) || !vector_expr_is_scalar(scalar))
+		return false;
+	value = sought = vector_expr_scalar(scalar, batch, &isnull);
+	if (isnull)
+		return true;
+	if (get_typlen(type) == -1)
+		sought = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
+	result = predicate_seek(batch, vector_expr_column(column), type, &sought, 1);
+	if (sought != value)
+		pfree(DatumGetPointer(sought));
+
+	return result;
+}
+
 const PredicateKernel compare_kernel = {
 	.compile = compile,
 	.eval = eval,
+	.excludes = excludes,
 };

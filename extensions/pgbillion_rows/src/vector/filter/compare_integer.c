@@ -195,9 +195,18 @@ filter_integers_excluded(Range *range, const Datum *scalars, const Bounds *bound
 	return !find_ends(range, scalars, &from, &to) || from > bounds->max || to < bounds->min;
 }
 
+bool
+filter_integers_only(Range *range, const Datum *scalars, int64 *value)
+{
+	int64		to;
+
+	return is_integer(range->type) && find_ends(range, scalars, value, &to) && *value == to;
+}
+
 /* How ranges of integers are looked for. */
 #define INTEGER_RANGE \
-	.select = filter_select_integers,.select_packed = filter_select_integer_array,.excludes = filter_integers_excluded
+	.select = filter_select_integers,.select_packed = filter_select_integer_array,.excludes = filter_integers_excluded, \
+	.find_only = filter_integers_only
 
 const CompareKind integer_comparisons[] = {
 	{.applies = are_four_bytes,.compare = compare_four_bytes, INTEGER_RANGE},

@@ -138,6 +138,7 @@ const CompareKind text_comparisons[] = {
 		.costly = true,
 		.compare = compare_texts,
 		.compare_batch = compare_with_scalar,
+		.sought_as = TEXTOID,
 	},
 	{
 		.applies = are_bpchars,
@@ -145,6 +146,7 @@ const CompareKind text_comparisons[] = {
 		.costly = true,
 		.compare = compare_texts,
 		.compare_batch = compare_with_scalar,
+		.sought_as = BPCHAROID,
 	},
 	{NULL}
 };

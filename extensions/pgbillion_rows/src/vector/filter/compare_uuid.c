@@ -50,6 +50,7 @@ const CompareKind uuid_comparisons[] = {
 	{
 		.applies = are_uuids,
 		.compare = compare_uuids,
+		.sought_as = UUIDOID,
 	},
 	{NULL}
 };

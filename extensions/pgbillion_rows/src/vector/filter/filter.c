@@ -27,6 +27,7 @@ static const PredicateKernel *const kernels[] = {
 	&like_kernel,
 	&in_kernel,
 	&in_text_kernel,
+	&in_uuid_kernel,
 	&null_kernel,
 	&boolean_kernel,
 	&logic_kernel,

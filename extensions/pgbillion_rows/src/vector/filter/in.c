@@ -127,7 +127,34 @@ in_list_eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 	return true;
 }
 
+/* Does a column have none of the elements in the next batches? */
+static bool
+excludes(Predicate *predicate, Batch *batch)
+{
+	In		   *in = (In *) predicate;
+	const SourceMethods *methods = batch->source->methods;
+	Datum		sought[MAX_ELEMENTS];
+	Bounds		bounds;
+	int			column;
+	int			n = 0;
+
+	if (in->list.negated || methods->bounds == NULL || !vector_expr_is_column(in->list.operand))
+		return false;
+	column = vector_expr_column(in->list.operand);
+	/* as another type of the same bits, its numbers may be others */
+	if (in->type != batch->columns[column].type || !methods->bounds(batch->source, batch, column, &bounds) ||
+		bounds.floats || bounds.scale >= 0)
+		return false;
+	for (int i = 0; i < in->nelements; i++)
+	{
+		if (in->elements[i] >= bounds.min && in->elements[i] <= bounds.max)
+			sought[n++] = Int64GetDatum(in->elements[i]);
+	}
+	return n == 0 || (is_integer(in->type) && predicate_seek(batch, column, INT8OID, sought, n));
+}
+
 const PredicateKernel in_kernel = {
 	.compile = compile,
 	.eval = in_list_eval,
+	.excludes = excludes,
 };

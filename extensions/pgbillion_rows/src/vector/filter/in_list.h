@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * in_list.h
- *	  What IN and NOT IN of all types have in common: in.c and in_text.c.
+ *	  What IN and NOT IN of all types have in common: in.c, in_text.c and
+ *	  in_uuid.c.
  *
  *-------------------------------------------------------------------------
  */

@@ -32,6 +32,7 @@ typedef struct InText
 		const char *data;
 		Size		len;
 	}			elements[MAX_ELEMENTS];
+	Datum		values[MAX_ELEMENTS];	/* the same, as they are */
 } InText;
 
 /* The length of a string as far as it counts. */
@@ -115,6 +116,7 @@ compile(Expr *expr, const PredicateContext *context)
 			continue;
 		}
 		text = PG_DETOAST_DATUM_PACKED(elements[i]);
+		result->values[result->nelements] = PointerGetDatum(text);
 		result->elements[result->nelements].data = VARDATA_ANY(text);
 		result->elements[result->nelements].len = length_of(result, text);
 		result->lengths |= UINT64CONST(1) << result->elements[result->nelements++].len % 64;
@@ -122,7 +124,20 @@ compile(Expr *expr, const PredicateContext *context)
 	return &result->list.predicate;
 }
 
+/* Does a column have none of the elements in the next batches? */
+static bool
+excludes(Predicate *predicate, Batch *batch)
+{
+	InText	   *in = (InText *) predicate;
+
+	return !in->list.negated && vector_expr_is_column(in->list.operand) &&
+		(in->nelements == 0 ||
+		 predicate_seek(batch, vector_expr_column(in->list.operand), in->padded ? BPCHAROID : TEXTOID,
+						in->values, in->nelements));
+}
+
 const PredicateKernel in_text_kernel = {
 	.compile = compile,
 	.eval = in_list_eval,
+	.excludes = excludes,
 };

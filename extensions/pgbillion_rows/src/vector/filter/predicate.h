@@ -59,8 +59,8 @@ typedef struct PredicateKernel
 
 	/*
 	 * Is it true for no row of the next batches, as far as their source
-	 * knows? Must not do what might raise an error. NULL: that is never
-	 * known.
+	 * knows? It may have the source leave out some of them. Must not do what
+	 * might raise an error. NULL: that is never known.
 	 */
 	bool		(*excludes) (Predicate *predicate, Batch *batch);
 } PredicateKernel;
@@ -148,6 +148,18 @@ typedef struct CompareKind
 
 	/* Is no value within these bounds within the range? NULL: unknown. */
 	bool		(*excludes) (Range *range, const Datum *scalars, const Bounds *bounds);
+
+	/*
+	 * The only value within the range, as a bigint; false if there are
+	 * several, or if they are no integers. NULL: they are not.
+	 */
+	bool		(*find_only) (Range *range, const Datum *scalars, int64 *value);
+
+	/*
+	 * The type whose values are equal if bytes of them are the same, as which
+	 * a source can look for one. 0: there are none, or find_only() is it.
+	 */
+	Oid			sought_as;
 } CompareKind;
 
 struct Comparison
@@ -278,6 +290,7 @@ extern int	filter_select_integers(Range *range, const Datum *scalars, const Colu
 extern int	filter_select_integer_array(Range *range, const Datum *scalars, const Packed *packed,
 										const uint16 *rows, int n, uint16 *selected);
 extern bool filter_integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds);
+extern bool filter_integers_only(Range *range, const Datum *scalars, int64 *value);
 
 /* ---- kernels ---- */
 
@@ -285,6 +298,7 @@ extern const PredicateKernel compare_kernel;
 extern const PredicateKernel like_kernel;
 extern const PredicateKernel in_kernel;
 extern const PredicateKernel in_text_kernel;
+extern const PredicateKernel in_uuid_kernel;
 extern const PredicateKernel null_kernel;
 extern const PredicateKernel boolean_kernel;
 extern const PredicateKernel logic_kernel;
@@ -307,6 +321,15 @@ extern void dictionary_batch_end(Batch *values, Batch *batch, int index);
 extern void *predicate_create(Size size, const PredicateKernel *kernel);
 extern bool predicate_is_harmless(Expr *expr);
 extern bool predicate_find_op(Oid opno, Oid left, CompareOp *op);
+
+/* Have the source leave out of the next batches what it knows to equal none of these values; true if nothing is left. */
+static inline bool
+predicate_seek(Batch *batch, int column, Oid type, const Datum *values, int n)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->seek != NULL && methods->seek(batch->source, batch, column, type, values, n);
+}
 
 /* ---- range.c ---- */
 

@@ -97,6 +97,8 @@ excludes(Predicate *predicate, Batch *batch)
 	const SourceMethods *methods = batch->source->methods;
 	Datum		scalars[MAX_BOUNDS];
 	Bounds		bounds;
+	int64		only;
+	Datum		value;
 
 	/* no comparison with NULL is true */
 	if (range->harmless && methods->has_only_nulls != NULL &&
@@ -106,7 +108,12 @@ excludes(Predicate *predicate, Batch *batch)
 		!is_own_type(range, batch) ||
 		!methods->bounds(batch->source, batch, range->column, &bounds))
 		return false;
-	return !get_scalars(range, batch, scalars) || range->kind->excludes(range, scalars, &bounds);
+	if (!get_scalars(range, batch, scalars) || range->kind->excludes(range, scalars, &bounds))
+		return true;
+	if (range->kind->find_only == NULL || !range->kind->find_only(range, scalars, &only))
+		return false;
+	value = Int64GetDatum(only);
+	return predicate_seek(batch, range->column, INT8OID, &value, 1);
 }
 
 /* Are both ranges of the same column, and can they be one? */

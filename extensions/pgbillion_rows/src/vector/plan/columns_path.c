@@ -13,11 +13,14 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "column_index/column_index.h"
+#include "planner/arithmetic.h"
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
 #include "vector/filter/filter.h"
@@ -31,6 +34,8 @@ typedef struct IndexMemo
 {
 	bool		usable;
 	ColumnEstimate estimate;
+	double		sought;			/* share_sought() of all conditions, or -1 if
+								 * that is not known yet */
 } IndexMemo;
 
 /* Does a function show how a value is stored? An index has values without compression. */
@@ -207,6 +212,7 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 	if (known == NULL)
 	{
 		known = planner_memo_make(root, MEMO_INDEX, info, sizeof(IndexMemo));
+		known->sought = -1;
 		/* the planner holds a lock */
 		index = index_open(info->indexoid, NoLock);
 		known->usable = column_index_usable(index);
@@ -217,18 +223,124 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 	return known->usable ? &known->estimate : NULL;
 }
 
+/* ---- values that are looked up ---- */
+
+/* Is it the same for all rows, and known before the scan? */
+static bool
+is_known(Node *expr)
+{
+	return IsA(expr, Const) || (IsA(expr, Param) && ((Param *) expr)->paramkind == PARAM_EXTERN);
+}
+
+/* The column of a table that a term compares with one or several values for equality, or NULL. */
+static Var *
+equated_column(Node *term)
+{
+	List	   *args;
+	Oid			operator;
+	Node	   *left;
+	Node	   *right;
+
+	if (IsA(term, OpExpr))
+	{
+		args = ((OpExpr *) term)->args;
+		operator = ((OpExpr *) term)->opno;
+	}
+	else if (IsA(term, ScalarArrayOpExpr) && ((ScalarArrayOpExpr *) term)->useOr)
+	{
+		args = ((ScalarArrayOpExpr *) term)->args;
+		operator = ((ScalarArrayOpExpr *) term)->opno;
+	}
+	else
+		return NULL;
+	if (list_length(args) != 2 || get_oprrest(operator) != F_EQSEL)
+		return NULL;
+	left = (Node *) planner_strip_relabel(linitial(args));
+	right = (Node *) planner_strip_relabel(lsecond(args));
+	if (IsA(left, Var) && is_known(right))
+		return (Var *) left;
+	return IsA(right, Var) && is_known(left) && IsA(term, OpExpr) ? (Var *) right : NULL;
+}
+
+/* Does an index find values of a column of the table, or of an expression that comes after these? */
+static bool
+finds_values(RelOptInfo *rel, const IndexOptInfo *info, const ColumnEstimate *estimate, AttrNumber attno)
+{
+	int			expressions = 0;
+
+	for (int i = 0; i < info->nkeycolumns; i++)
+	{
+		AttrNumber	key = info->indexkeys[i];
+
+		if (key == 0)
+			key = rel->max_attr + ++expressions;
+		if (key == attno)
+			return (estimate->hashed >> i & 1) != 0;
+	}
+	return false;
+}
+
+/*
+ * The share of its blocks that are read of an index by a scan with these terms,
+ * as values are looked up; 1 if none is.
+ */
+static double
+share_sought(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info, const ColumnEstimate *estimate, List *terms)
+{
+	double		parts = Max((double) rel->pages / estimate->segment_blocks, 1) * COLUMN_FOUND_PARTS;
+	double		share = 1;
+	ListCell   *lc;
+
+	if (estimate->hashed == 0)
+		return 1;
+	foreach(lc, terms)
+	{
+		Node	   *term = lfirst(lc);
+		Node	   *clause = IsA(term, RestrictInfo) ? (Node *) ((RestrictInfo *) term)->clause : term;
+		Var		   *column = equated_column(linitial(with_index_columns(rel, info, list_make1(clause))));
+		double		rows;
+
+		if (column == NULL || column->varno != rel->relid || !finds_values(rel, info, estimate, column->varattno))
+			continue;
+		rows = rel->tuples * clause_selectivity(root, term, 0, JOIN_INNER, NULL);
+		share = Min(share, Max(rows, 1) / parts + COLUMN_FOUND_WRONGLY);
+	}
+	return share;
+}
+
+/* The same of all conditions on the table, found out once: it is asked for with each order of joins. */
+static double
+share_sought_of_all(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info, const ColumnEstimate *estimate)
+{
+	IndexMemo  *known = planner_memo_find(root, MEMO_INDEX, info);
+
+	if (known->sought < 0)
+		known->sought = share_sought(root, rel, info, estimate, rel->baserestrictinfo);
+	return known->sought;
+}
+
+/* What it costs to look values up in all segments, if that leaves such a share of blocks. */
+static Cost
+seek_cost(RelOptInfo *rel, const ColumnEstimate *estimate, double sought)
+{
+	return sought < 1 ? COLUMN_SEEK_COST * rel->pages / estimate->segment_blocks : 0;
+}
+
 /*
  * What pages of a table, and a row, cost if some columns are read from an index;
  * `wait` is what of a row's cost is the heap's alone.
  */
 static void
-index_cost(const IndexOptInfo *info, const ColumnEstimate *estimate, int columns, Cost wait, Cost *pages, Cost *row)
+index_cost(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info, const ColumnEstimate *estimate, int columns,
+		   Cost wait, Cost *pages, Cost *row)
 {
 	double		share = Max(Min(estimate->valid_share, 1), 0);
+	double		sought = share_sought_of_all(root, rel, info, estimate);
 
 	/* a page of the index costs what one of the table does */
-	*pages *= 1 - share + share * estimate->pages_per_block * Max(columns, 1) / Max(info->nkeycolumns, 1);
-	*row = *row * (1 - share) + (*row - wait) * share * COLUMN_ROW_COST_FACTOR;
+	*pages *= 1 - share + share * sought * estimate->pages_per_block * Max(columns, 1) / Max(info->nkeycolumns, 1);
+	*pages += seek_cost(rel, estimate, sought);
+	*row = *row * (1 - share) + (*row - wait) * share * sought * COLUMN_ROW_COST_FACTOR;
 }
 
 /*
@@ -253,7 +365,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	if (estimate == NULL)
 		return InvalidOid;
 
-	index_cost(info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
+	index_cost(root, rel, info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
@@ -362,7 +474,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	if (estimate == NULL || bms_is_empty(lacking))
 		return InvalidOid;
 
-	index_cost(info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
+	index_cost(root, rel, info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
 	while ((attno = bms_next_member(lacking, attno)) >= 0)
 		columns = lappend_int(columns, attno);
 	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows) +
@@ -496,7 +608,9 @@ estimate_rows_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info, Rows
 		return false;
 	choice->index = info->indexoid;
 	choice->share = Max(Min(estimate->valid_share, 1), 0);
-	choice->pages = rel->pages * choice->share * estimate->pages_per_block / Max(info->nkeycolumns, 1);
+	choice->sought = share_sought(root, rel, info, estimate, choice->terms);
+	choice->seeking = seek_cost(rel, estimate, choice->sought);
+	choice->pages = rel->pages * choice->share * choice->sought * estimate->pages_per_block / Max(info->nkeycolumns, 1);
 
 	return true;
 }

@@ -94,6 +94,9 @@
  */
 #define COLUMN_ROW_COST_FACTOR 0.3
 
+/* What it costs to look a value up in a segment, with all else that is done for a segment; measured. */
+#define COLUMN_SEEK_COST (140 * cpu_tuple_cost)
+
 /*
  * For how many times the rows that PostgreSQL estimates joins to return columns
  * can be fetched before that takes longer than to read them of all rows: it must

@@ -286,8 +286,8 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 {
 	double		share = choice->columns.share;
 	double		pages = rel->pages * (1 - share) + choice->columns.pages;
-	double		rows = rel->tuples * (1 - share + share * COLUMN_ROW_COST_FACTOR);
-	Cost		cost = vector_filter_startup_cost(root, rel) + CACHED_COST_PAGE * cpu_tuple_cost * pages +
+	double		rows = rel->tuples * (1 - share + share * choice->columns.sought * COLUMN_ROW_COST_FACTOR);
+	Cost		cost = vector_filter_startup_cost(root, rel) + choice->columns.seeking + CACHED_COST_PAGE * cpu_tuple_cost * pages +
 		vector_filter_cost(root, rel) * rows;
 
 	if (choice->columns.all)
@@ -317,7 +317,7 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, int wo
 	cost_qual_eval(&other_cost, choice->others, root);
 	pages = page_cost * (rel->pages * (1 - share) + choice->columns.pages);
 	run = (cpu_tuple_cost * KERNEL_COST_FACTOR + our_cost.per_tuple * TERM_COST_FACTOR) * rel->tuples *
-		(1 - share + share * COLUMN_ROW_COST_FACTOR);
+		(1 - share + share * choice->columns.sought * COLUMN_ROW_COST_FACTOR) + choice->columns.seeking;
 	if (choice->order != NULL)
 	{
 		Assert(choice->others == NIL);

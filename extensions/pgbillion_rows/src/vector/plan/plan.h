@@ -114,6 +114,9 @@ typedef struct RowsIndex
 	double		share;			/* of the table's blocks are read there */
 	double		pages;			/* of the index, that these blocks' values are
 								 * in */
+	double		sought;			/* share of these blocks that is read, as
+								 * values are looked up; 1: none is */
+	Cost		seeking;		/* what that costs */
 } RowsIndex;
 
 extern int	vector_count_index_terms(PlannerInfo *root, RelOptInfo *rel, List *terms);

@@ -17,7 +17,8 @@
  * the heap; so nothing that has passed prepare() can fail.
  *
  * Of a segment in which the filter keeps no row, which bounds of its columns
- * show, the blocks that hold are not read at all. Where only the first rows of an
+ * show, the blocks that hold are not read at all, nor are those that do not have a
+ * value which is looked for, as far as hashes show. Where only the first rows of an
  * order are wanted, the segments may be gone through from the last one on.
  *
  * If rows are wanted in the table's own form, locate() has the index say where
@@ -252,7 +253,7 @@ begin_segment(SegmentSource *source, Batch *batch)
 	const ColumnSegment *segment;
 	int			nvalid;
 	int			replaced;
-	int			skipped = 0;
+	int			skipped;
 
 	if (!find_segment(source))
 		return false;
@@ -278,14 +279,16 @@ begin_segment(SegmentSource *source, Batch *batch)
 
 	/* bounds are of the batches that come from the index */
 	source->from_heap = false;
+	source->nsought = 0;
 	if (nvalid > 0 && source->source.excludes != NULL &&
 		source->source.excludes(source->source.filter, batch))
-		skipped = move_blocks(source, NOWHERE);
+		source->nsought += move_blocks(source, NOWHERE);
+	skipped = source->nsought;
 	list_blocks(source);
 	source->counts[BLOCKS_HEAP] += source->nsegment - nvalid;
 	source->counts[BLOCKS_SKIPPED] += skipped;
 	source->counts[BLOCKS_INDEX] += nvalid - skipped;
-	source->counts[SEGMENTS_SKIPPED] += skipped > 0;
+	source->counts[SEGMENTS_SKIPPED] += nvalid > 0 && nvalid == skipped;
 	source->counts[SEGMENTS_READ] += nvalid > skipped;
 
 	return true;
@@ -536,6 +539,33 @@ bounds(Source *base, Batch *batch, int index, Bounds *result)
 	SegmentSource *source = (SegmentSource *) base;
 
 	return !source->from_heap && index != source->place && segment_bounds(source, batch, index, result);
+}
+
+/* Leave out the blocks that have no row with one of these values, before the segment's first batch. */
+static bool
+seek(Source *base, Batch *batch, int index, Oid type, const Datum *values, int n)
+{
+	SegmentSource *source = (SegmentSource *) base;
+	uint64		groups;
+	bool		left = false;
+
+	Assert(!source->from_heap && source->block == 0);
+	if (index == source->place || !source->segment->columns[index].has_hashes ||
+		!column_reader_find(source->reader, index, type, values, n, &groups))
+		return false;
+	for (int i = 0; i < source->nsegment; i++)
+	{
+		if (source->places[i] != IN_INDEX)
+			continue;
+		if ((groups >> column_reader_group(source->reader, i) & 1) != 0)
+		{
+			left = true;
+			continue;
+		}
+		source->places[i] = NOWHERE;
+		source->nsought++;
+	}
+	return !left;
 }
 
 static bool
@@ -813,7 +843,7 @@ explain(Source *base, ExplainState *es)
 		initStringInfo(&buf);
 		appendStringInfo(&buf, "segments=" UINT64_FORMAT " blocks=" UINT64_FORMAT,
 						 counts[SEGMENTS_READ], counts[BLOCKS_INDEX]);
-		if (counts[SEGMENTS_SKIPPED] > 0)
+		if (counts[BLOCKS_SKIPPED] > 0)
 			appendStringInfo(&buf, " skipped=" UINT64_FORMAT " (blocks=" UINT64_FORMAT ")",
 							 counts[SEGMENTS_SKIPPED], counts[BLOCKS_SKIPPED]);
 		ExplainPropertyText("Column Segments", buf.data, es);
@@ -849,6 +879,7 @@ static const SourceMethods segment_methods = {
 	.prepare = prepare,
 	.prepare_nulls = prepare_nulls,
 	.bounds = bounds,
+	.seek = seek,
 	.has_only_nulls = has_only_nulls,
 	.keep = keep,
 	.locate = locate,

@@ -116,6 +116,7 @@ typedef struct SegmentSource
 	int			nsegment;		/* blocks of it */
 	int			block;			/* the next one of it */
 	uint8		places[COLUMNS_MAX_BLOCKS]; /* Place of each block */
+	int			nsought;		/* blocks that are nowhere */
 	BlockNumber list[COLUMNS_MAX_BLOCKS];	/* what the heap's source is to
 											 * give */
 	uint64		serial;			/* of the dictionary of its first column */
