@@ -1,11 +1,11 @@
 """Columnar indexes compared with PostgreSQL's plans, with vectors over the heap, and with DuckDB on its own tables.
 
-20 million rows of the source's table, TPC-H's lineitem at scale 1, 2 million hits of 106 columns (wide.py), and as many
-JSON documents, of which an index has two expressions, all in shared buffers. Every query is run once to compare the
-answers, then by all sides in turn, in an order by chance, by one process; medians count. Afterwards rows of t_demo are
-updated at random, vacuumed and encoded again, and rows are copied into a table with an index and without. QUICK=1 is
-half the rows of t_demo and a fifth of the others; SEED=… repeats data and order, ROWS=… is another number of rows,
-PG_CONFIG=… another PostgreSQL.
+20 million rows of the source's table, TPC-H's lineitem at scale 1, 2 million hits of 106 columns (wide.py), and as
+many JSON documents, of which an index has two expressions, and random values, all in shared buffers. Every query is
+run once to compare the answers, then by all sides in turn, in an order by chance, by one process; medians count.
+Afterwards rows of t_demo are updated at random, vacuumed and encoded again, and rows are copied into a table with an
+index and without. QUICK=1 is half the rows of t_demo and a fifth of the others; SEED=… repeats data and order, ROWS=…
+is another number of rows, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -71,6 +71,12 @@ DOCUMENT = """jsonb_build_object('id', g, 'kind', 'kind ' || g % 10, 'price', ro
 JSON_COLUMNS = "(document ->> 'kind'), ((document ->> 'price')::numeric)"
 JSON = """SELECT document ->> 'kind', count(*), sum((document ->> 'price')::numeric),
     avg((document ->> 'price')::numeric) FROM documents WHERE (document ->> 'price')::numeric < 900 GROUP BY 1"""
+# of values that are in no order, and all different: how one is made of a number
+RANDOM = {
+    "bigint": "('x' || substr(md5({0}), 1, 16))::bit(64)::bigint",
+    "text": "md5({0})",
+    "uuid": "md5({0})::uuid",
+}
 
 
 def make(target: Target, seed: int) -> None:
@@ -266,6 +272,44 @@ def json_documents(conn: Connection) -> dict[str, float]:
     return {"json_ratio": median[POSTGRESQL] / median[COLUMNS], "json_heap_ratio": median[HEAP] / median[COLUMNS]}
 
 
+def random_points(conn: Connection, order: random.Random) -> dict[str, float]:
+    """Return how many times as long it takes to find one of many random values without an index of theirs."""
+    common.say(f"loading {HITS:,} random values")
+    columns = ", ".join(f"in_{kind} {kind}" for kind in RANDOM)
+    values = ", ".join(value.format("g::text") for value in RANDOM.values())
+    conn.execute(f"CREATE TABLE points ({columns})".encode())
+    conn.execute(f"INSERT INTO points SELECT {values} FROM generate_series(1, {HITS}) g".encode())
+    conn.execute("CHECKPOINT")
+    conn.execute("SET synchronous_commit = local")
+    conn.execute("VACUUM (FREEZE, ANALYZE) points")
+    conn.execute(
+        f"CREATE INDEX points_columns ON points USING columns ({', '.join(f'in_{kind}' for kind in RANDOM)})".encode()
+    )
+    times: dict[tuple[str, str], list[float]] = defaultdict(list)
+    sides = (POSTGRESQL, HEAP, COLUMNS)
+    for number in range(3 * ROUNDS + 1):
+        for kind, value in RANDOM.items():
+            sought = value.format(f"'{order.randint(1, HITS)}'")
+            row = conn.execute(f"SELECT ({sought})::text".encode()).fetchone()
+            assert row is not None
+            query = f"SELECT in_{kind} FROM points WHERE in_{kind} = '{row[0]}'"
+            for side in sides:
+                switch(conn, side)
+                start = time.perf_counter()
+                found = conn.execute(query.encode()).fetchall()
+                if number > 0:
+                    times[kind, side].append(time.perf_counter() - start)
+                if len(found) != 1:
+                    raise RuntimeError(f"{side} finds {len(found)} rows: {query}")
+    median = {key: statistics.median(found) for key, found in times.items()}
+    common.table(
+        f"one of {HITS:,} random values, one process, medians of {3 * ROUNDS}, ms",
+        ("type", *sides),
+        [[kind, *(f"{median[kind, side] * 1000:,.2f}" for side in sides)] for kind in RANDOM],
+    )
+    return {f"point_random_{kind}": median[kind, POSTGRESQL] / median[kind, COLUMNS] for kind in RANDOM}
+
+
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
@@ -293,6 +337,7 @@ def main() -> int:
                 changed = updates(conn, duck)
                 cost = copy_cost(conn)
                 changed.update(json_documents(conn))
+                changed.update(random_points(conn, order))
     report(times, read, changed, built, share[0] if share else 0.0, cost, seed, conditions)
     return 0
 
