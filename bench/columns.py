@@ -1,11 +1,11 @@
 """Columnar indexes compared with PostgreSQL's plans, with vectors over the heap, and with DuckDB on its own tables.
 
-20 million rows of the source's table, TPC-H's lineitem at scale 1, 2 million hits of 106 columns (wide.py), and as
-many JSON documents, of which an index has two expressions, and random values, all in shared buffers. Every query is
-run once to compare the answers, then by all sides in turn, in an order by chance, by one process; medians count.
-Afterwards rows of t_demo are updated at random, vacuumed and encoded again, and rows are copied into a table with an
-index and without. QUICK=1 is half the rows of t_demo and a fifth of the others; SEED=… repeats data and order, ROWS=…
-is another number of rows, PG_CONFIG=… another PostgreSQL.
+20 million rows of the source's table, as many in a million groups, TPC-H's lineitem at scale 1, 2 million hits of 106
+columns (wide.py), and as many JSON documents, of which an index has two expressions, and random values, all in shared
+buffers. Every query is run once to compare the answers, then by all sides in turn, in an order by chance, by one
+process; medians count. Afterwards rows of t_demo are updated at random, vacuumed and encoded again, and rows are copied
+into a table with an index and without. QUICK=1 is half the rows of t_demo and a fifth of the others; SEED=… repeats
+data and order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -44,10 +44,22 @@ LINEITEM_COLUMNS = (
 )  # fmt: skip
 INDEXED = {
     load.TABLE: ("grp", "data"),
+    rows.MANY: ("grp", "data"),
     "lineitem": LINEITEM_COLUMNS,
     wide.TABLE: tuple(name for name, _, _ in wide.USED),
 }
-NARROW = {query.key: query for query in rows.QUERIES if query.key in ("count", "sum", "filter", "tpch_q1", "tpch_q6")}
+NARROW = {query.key: query for query in rows.QUERIES if query.key != "million_groups_in_order"}
+ROLLUPS = {
+    key: rows.Query(key, "grouping sets", "lineitem", sql)
+    for key, sql in {
+        "rollup": "SELECT l_returnflag, l_linestatus, l_shipdate, sum(l_quantity), avg(l_extendedprice), count(*)"
+        " FROM lineitem GROUP BY ROLLUP (l_returnflag, l_linestatus, l_shipdate)",
+        "cube": "SELECT l_returnflag, l_linestatus, l_tax, sum(l_extendedprice), count(*) FROM lineitem"
+        " WHERE l_discount < 0.05 GROUP BY CUBE (l_returnflag, l_linestatus, l_tax)",
+        "grouping_sets": "SELECT l_shipdate, l_discount, sum(l_extendedprice * (1 - l_discount)), max(l_quantity)"
+        " FROM lineitem GROUP BY GROUPING SETS ((l_shipdate), (l_discount), ())",
+    }.items()
+}
 WIDE = {
     f"{kind}_{number}": rows.Query(f"{kind}_{number}", kind, wide.TABLE, sql)
     for kind, found in wide.QUERIES.items()
@@ -63,7 +75,7 @@ FOUND = {
         "top_rows_last": "SELECT * FROM hits WHERE search_phrase <> '' ORDER BY event_time DESC LIMIT 10",
     }.items()
 }
-QUERIES = {**NARROW, **WIDE, **FOUND}
+QUERIES = {**NARROW, **ROLLUPS, **WIDE, **FOUND}
 # aggregates over two expressions of JSON documents, for which there is no DuckDB: its JSON is text
 DOCUMENT = """jsonb_build_object('id', g, 'kind', 'kind ' || g % 10, 'price', round((g % 100000) / 100.0, 2),
     'user', jsonb_build_object('name', 'user ' || g % 1000, 'mail', 'user' || g % 1000 || '@example.org'),
@@ -81,9 +93,10 @@ RANDOM = {
 
 def make(target: Target, seed: int) -> None:
     """Make the tables, vacuumed."""
-    common.say(f"loading {ROWS:,} rows")
-    request = load.Request(ROWS, 10, load.TABLE, workers=2, seed=seed)
-    load.execute(target, request, observe=rows.unwatched, say=lambda line: None)
+    for table, groups in ((load.TABLE, 10), (rows.MANY, ROWS // 20)):
+        common.say(f"loading {ROWS:,} rows in {groups:,} groups")
+        request = load.Request(ROWS, groups, table, workers=2, seed=seed)
+        load.execute(target, request, observe=rows.unwatched, say=lambda line: None)
     script = (Path(__file__).with_name("lineitem.sql")).read_text(encoding="utf-8")
     with target.connect() as conn, search_path.restored(conn):
         conn.execute("SELECT setseed(%s)", [seed % 1000 / 1000])
@@ -111,6 +124,7 @@ def copy_to_duckdb(conn: Connection, duck: duckdb.DuckDBPyConnection, folder: Pa
     """Give DuckDB the same rows."""
     definitions = {
         load.TABLE: "id integer, grp integer, data real",
+        rows.MANY: "id integer, grp integer, data real",
         "lineitem": rows.LINEITEM[rows.LINEITEM.index("(") + 1 : rows.LINEITEM.rindex(")")].replace(
             "numeric", "decimal"
         ),
@@ -379,6 +393,9 @@ def report(
             "ratio_duckdb_count": round(ratio("count", DUCK), 2),
             "ratio_q1": round(ratio("tpch_q1"), 2),
             "ratio_q6": round(ratio("tpch_q6"), 2),
+            "million_groups_columns": round(ROWS / median["million_groups", COLUMNS]),
+            "rollup_ratio": round(geometric([ratio(key) for key in ROLLUPS]), 2),
+            "rollup_lowest": round(min(ratio(key) for key in ROLLUPS), 2),
             "ratio_wide": round(geometric(list(over_core.values())), 2),
             "ratio_wide_lowest": min(over_core.values()),
             "point_ms_ratio": round(ratio("point"), 2),

@@ -33,6 +33,7 @@ KEYS: dict[str, set[str]] = {
     "columns": {
         "copy_cost",
         "json_ratio",
+        "million_groups_columns",
         "point_ms_ratio",
         "point_random_bigint",
         "point_random_text",
@@ -40,6 +41,7 @@ KEYS: dict[str, set[str]] = {
         "ratio_q1",
         "ratio_recovered",
         "ratio_wide",
+        "rollup_ratio",
         "rows_per_s_count",
         "top_rows_ratio",
         *CONDITIONS,
