@@ -73,6 +73,18 @@ def back_up(cluster: Cluster, folder: Path) -> Path:
     return path
 
 
+def start_archiving(cluster: Cluster, wal: Path) -> None:
+    """Have WAL archived from here on."""
+    with cluster.connect() as conn:
+        conn.execute(f"ALTER SYSTEM SET archive_command = 'cp %p {wal}/.%f && mv {wal}/.%f {wal}/%f'".encode())
+        conn.execute("SELECT pg_reload_conf()")
+        # the archiver reads the command before each segment, and this one may be too early
+        while not any(wal.iterdir()):
+            conn.execute("SELECT txid_current()")
+            conn.execute("SELECT pg_switch_wal()")
+            time.sleep(0.5)
+
+
 def archive_all(cluster: Cluster, wal: Path) -> None:
     """Wait until the archive has what was written."""
     with cluster.connect() as conn:
@@ -148,13 +160,15 @@ def main() -> int:
                 "wal_level = replica",
                 "max_wal_senders = 4",
                 "full_page_writes = on",
-                f"archive_command = 'cp %p {wal}/.%f && mv {wal}/.%f {wal}/%f'",
+                # nobody needs what is older than the backup
+                "archive_command = 'true'",
             ):
                 conn.execute(f"ALTER SYSTEM SET {setting}".encode())
         cluster.stop()
         cluster.start()
         target = common.database(cluster, "app")
         fill(target)
+        start_archiving(cluster, wal)
         backup = back_up(cluster, folder)
         change(target)
         with target.connect() as conn:
