@@ -450,6 +450,27 @@ def test_damaged_tokens(cluster: Cluster, kind: str) -> None:
     assert unnoticed == []
 
 
+def crc32c(data: bytes) -> int:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def forge_bucket(file: bytearray, value: int) -> None:
+    """Have a table of hashes say that a value is in another block, in a bucket whose check is right."""
+    at = where_hashes_are(bytes(file), value)
+    # a small table is within a page
+    first, last = struct.unpack_from("<2I", file, at["places"])
+    entries = slice(at["check"] + 2, at["check"] + 2 * (last - first))
+    assert entries.start // BLOCK == entries.stop // BLOCK
+    file[at["entry"]] ^= 1
+    crc = crc32c(struct.pack("<I", at["bucket"]) + file[entries])
+    struct.pack_into("<H", file, at["check"], (crc ^ crc >> 16) & 0xFFFF)
+
+
 def where_hashes_are(file: bytes, value: int) -> dict[str, int]:
     """The places of what is read of a table of hashes to find a bigint, in a file of which it is the only column."""
     pages, columns = columns_of(file)
@@ -473,11 +494,14 @@ def where_hashes_are(file: bytes, value: int) -> dict[str, int]:
     ]
     assert entries
     return {
+        "places": place_in_file(pages, places),
         "place": place_in_file(pages, places),
         "next place": place_in_file(pages, places + 4),
         "check": place_in_file(pages, words + 2 * first),
         "entry": entries[0],
         "hash": entries[0] + 1,
+        "first places": place_in_file(pages, table),
+        "bucket": bucket,
     }
 
 
@@ -491,6 +515,8 @@ HASH_DAMAGES: tuple[tuple[str, bytes], ...] = (
     ("check", b"\0\0"),
     ("entry", b"\xff"),
     ("hash", b"\xff"),
+    # those of the first bucket, which is a sound one
+    ("places", b""),
 )
 
 
@@ -503,7 +529,7 @@ def test_damaged_hashes(cluster: Cluster) -> None:
     value = "('x' || substr(md5({}::text), 1, 16))::bit(64)::bigint"
     with cluster.connect(DATABASE) as conn:
         sought = one(conn, f"SELECT {value.format(777)}")
-        for number in range(len(HASH_DAMAGES)):
+        for number in range(len(HASH_DAMAGES) + 1):
             conn.execute(
                 f"CREATE TABLE d{number} AS SELECT {value.format('i')} AS v FROM generate_series(1, 5000) i".encode()
             )
@@ -511,12 +537,18 @@ def test_damaged_hashes(cluster: Cluster) -> None:
             conn.execute(f"CREATE INDEX d{number}_columns ON d{number} USING columns (v) WITH (segment_blocks = 32)")
             paths.append(cluster.data / one(conn, f"SELECT pg_relation_filepath('d{number}_columns')"))
     cluster.stop()
-    for path, (name, written) in zip(paths, HASH_DAMAGES, strict=True):
+    for path, (name, written) in zip(paths, HASH_DAMAGES, strict=False):
         file = bytearray(path.read_bytes())
         at = where_hashes_are(bytes(file), sought)[name]
+        if name == "places":
+            first = where_hashes_are(bytes(file), sought)["first places"]
+            written = bytes(file[first : first + 8])
         assert file[at : at + len(written)] != written
         file[at : at + len(written)] = written
         path.write_bytes(file)
+    file = bytearray(paths[-1].read_bytes())
+    forge_bucket(file, sought)
+    paths[-1].write_bytes(file)
     cluster.start()
     for number, damage in enumerate(HASH_DAMAGES):
         with session(cluster) as conn:
@@ -527,6 +559,10 @@ def test_damaged_hashes(cluster: Cluster) -> None:
             # what is not looked up is read
             assert one(conn, f"SELECT count(*) FROM d{number} WHERE v <> {sought}") == 4999
             assert ask(conn, f"SELECT * FROM pgbillion_rows.columns_check('d{number}')"), damage
+    with session(cluster) as conn:
+        found = conn.execute(f"SELECT * FROM pgbillion_rows.columns_check('d{len(HASH_DAMAGES)}')").fetchall()
+        assert len(found) == 1
+        assert "not found by its hash" in str(found[0])
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])

@@ -31,6 +31,7 @@ COLUMNS = {
     "short": ("varchar(40)", "substr(md5(i::text), 1, 10)"),
     "padded": ("char(20)", "substr(md5(i::text), 1, 4 + i % 10)"),
     "key": ("uuid", "md5(i::text)::uuid"),
+    "holes": ("uuid", "CASE WHEN i % 3 > 0 THEN md5(i::text)::uuid END"),
     "gaps": ("text", "CASE WHEN i % 3 > 0 THEN md5(i::text) END"),
     "twice": ("text", "md5((i % 4000)::text)"),
     "phrase": ("text", "'the quick brown fox ' || md5(i::text) || ' jumps over the lazy dog'"),
@@ -81,6 +82,10 @@ def scan(conn: Connection, query: str) -> dict[str, Any]:
     return dict(node)
 
 
+def gathered(conn: Connection, query: str) -> list[dict[str, Any]]:
+    return [dict(node) for node in plans.nodes(plans.explain(conn, query, run=True)) if "Workers Launched" in node]
+
+
 def value(conn: Connection, name: str, number: int) -> str:
     """Return a row's value as a literal of its type."""
     found = one(conn, f"SELECT quote_nullable({name}::text) FROM h WHERE id = {number}")
@@ -101,12 +106,15 @@ def check_few(conn: Connection, name: str) -> None:
         node = scan(conn, query)
         assert same(conn, query)
         assert 0 < node["Column Blocks Read"] < node["Column Blocks Skipped"] / 8, node
-    other = {"big": "17::bigint", "key": "'00000000-0000-0000-0000-000000000000'::uuid"}.get(name, "'nothing'::text")
+    nobody = "'00000000-0000-0000-0000-000000000000'::uuid"
+    other = {"big": "17::bigint", "key": nobody, "holes": nobody}.get(name, "'nothing'::text")
     if name == "padded":
         other = "'nothing'::char(20)"
     query = f"SELECT id FROM h WHERE {name} = {other}"
     node = scan(conn, query)
     assert same(conn, query) == []
+    segments = one(conn, "SELECT ceil(pg_relation_size('h') / 8192 / 128.0)::int")
+    assert node["Column Segments Read"] + node["Column Segments Skipped"] == segments > 1, node
     assert node["Column Blocks Read"] < node["Column Blocks Skipped"] / 8, node
 
 
@@ -130,6 +138,8 @@ def test_equality_is_that_of_the_type(conn: Connection) -> None:
         "big <> 7": ROWS - 1,
         "key <> '00000000-0000-0000-0000-000000000000'": ROWS,
         "key NOT IN ('00000000-0000-0000-0000-000000000000')": ROWS,
+        "key NOT IN ('00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001')": ROWS,
+        "key NOT IN ('00000000-0000-0000-0000-000000000000', NULL)": 0,
         "string = 'ab  '": 2,
         "string = 'ab'": 0,
         "string::bpchar = 'ab'::bpchar": 2,
@@ -152,6 +162,7 @@ def test_equality_is_that_of_the_type(conn: Connection) -> None:
         "string = 'ab  ' OR big = -5": 3,
         "NOT (string <> 'ab  ')": 2,
         "string NOT IN ('ab  ')": ROWS - 2,
+        "string NOT IN ('ab', 'cd')": ROWS,
         "gaps = 'ab' AND big = 7": 1,
         "gaps = 'ab' AND key = '00000000-0000-0000-0000-000000000000'": 0,
     }.items():
@@ -164,6 +175,14 @@ def test_equality_is_that_of_the_type(conn: Connection) -> None:
         if found != right:
             wrong.append((condition, len(found)))
     assert wrong == []
+    # ranges of more than one value
+    for term in (
+        "big > 7",
+        "big < -5",
+        "big >= -5 AND big < 9000000000000000000",
+        "big BETWEEN -5 AND 10::bigint ^ 17",
+    ):
+        assert len(same(conn, f"SELECT id FROM h WHERE {term}")) > 10
 
 
 def test_collations_with_equal_strings_of_other_bytes(conn: Connection) -> None:
@@ -195,6 +214,60 @@ def test_parameters(conn: Connection) -> None:
     conn.execute("VACUUM (INDEX_CLEANUP ON) h")
     conn.execute("CALL pgbillion_rows.columns_refresh('h')")
     assert same(conn, "EXECUTE by_string (repeat('abc', 2000))") == ["(77,)"]
+    # and that is compressed as a parameter, too
+    conn.execute(
+        """CREATE OR REPLACE FUNCTION find(number int) RETURNS SETOF int LANGUAGE plpgsql AS $$
+        DECLARE sought text := string FROM h WHERE id = number;
+        BEGIN RETURN QUERY SELECT id FROM h WHERE string = sought; END $$"""
+    )
+    assert one(conn, "SELECT pg_column_size(string) < 1000 FROM h WHERE id = 77")
+    assert same(conn, "SELECT find(77)") == ["(77,)"]
+
+
+def test_changed_blocks_are_read(conn: Connection) -> None:
+    """They have values that no table of hashes knows."""
+    for name in COLUMNS:
+        conn.execute(f"UPDATE h SET {name} = (SELECT {name} FROM h WHERE id = 5003) WHERE id IN (1, 11000)".encode())
+    for _ in range(2):
+        for name in COLUMNS:
+            query = f"SELECT id FROM h WHERE {name} = {value(conn, name, 5003)}"
+            assert {"(1,)", "(5003,)", "(11000,)"} <= set(same(conn, query))
+            node = scan(conn, query)
+            assert node["Heap Blocks Read"] > 0
+            assert node["Column Blocks Skipped"] > 0
+        conn.execute("VACUUM (INDEX_CLEANUP OFF) h")
+
+
+def test_values_of_subqueries(conn: Connection) -> None:
+    """They are not looked up, as PostgreSQL might not run the subquery; and are others with each scan."""
+    nothing = "SELECT (1 / count(*))::text FROM pg_class WHERE oid = 0"
+    for conditions, expected in (
+        (f"id <> id AND string = ({nothing})", []),
+        (f"id <> id AND padded = ({nothing})::bpchar", []),
+        ("string = (SELECT string FROM h i WHERE id = 5003)", ["(5003,)"]),
+    ):
+        assert same(conn, f"SELECT id FROM h WHERE {conditions}") == expected
+    for name in COLUMNS:
+        found = same(
+            conn,
+            f"SELECT o.id, (SELECT count(*) FROM h WHERE h.{name} = o.{name}) FROM h o WHERE id IN (1, 5003, 9000, 77)",
+        )
+        assert len(found) == 4
+
+
+def test_processes_look_values_up(conn: Connection) -> None:
+    """Each of the segments that it reads."""
+    conn.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    conn.execute("SET max_parallel_workers_per_gather = 2; ALTER TABLE h SET (parallel_workers = 2)")
+    # so that workers seem to pay
+    conn.execute("DELETE FROM pg_statistic WHERE starelid = 'h'::regclass")
+    for name in COLUMNS:
+        literal = value(conn, name, 5003)
+        query = f"SELECT count(*), sum(id) FROM h WHERE {name} = {literal}"
+        assert same(conn, query)
+        assert [node["Workers Launched"] for node in gathered(conn, query)] == [2]
+        node = scan(conn, query)
+        assert 0 < node["Column Blocks Read"] < node["Column Blocks Skipped"] / 8, node
 
 
 def test_values_in_some_order_have_none(conn: Connection) -> None:
@@ -217,6 +290,37 @@ def test_values_in_some_order_have_none(conn: Connection) -> None:
     assert max(sizes["near"], sizes["few"]) <= sizes["ascending"], sizes
 
 
+def with_hash(number: int) -> int:
+    """Return the bigint that has a hash, as the library computes it."""
+    mask = 2**64 - 1
+    number ^= number >> 32
+    number = number * pow(0xBF58476D1CE4E5B9, -1, 2**64) & mask
+    number ^= number >> 29 ^ number >> 58
+    number = number * pow(0x9E3779B97F4A7C15, -1, 2**64) & mask
+    number ^= number >> 32
+    return number - 2**64 if number >= 2**63 else number
+
+
+@pytest.mark.parametrize("crowd", [1023, 1024, 5000])
+def test_values_of_one_bucket(conn: Connection, crowd: int) -> None:
+    """A bucket of too many entries: nothing is looked up. One entry fewer, and all are found."""
+    conn.execute("DROP TABLE IF EXISTS c; CREATE TABLE c (v bigint) WITH (autovacuum_enabled = off)")
+    # the upper half of the hash chooses the first bucket, or any but the first; entries are different
+    values = [with_hash(i % 1024 + (i // 1024 << 10)) for i in range(crowd)]
+    values += [with_hash((2**29 + i * 37117) << 32 | i * 7919 % 2**32) for i in range(60000)]
+    assert len(set(values)) == len(values)
+    with conn.cursor().copy("COPY c FROM STDIN") as copy:
+        for written in values:
+            copy.write_row((written,))
+    conn.execute("VACUUM ANALYZE c")
+    conn.execute("CREATE INDEX c_columns ON c USING columns (v) WITH (segment_blocks = 1024, refresh_share = 0)")
+    assert one(conn, "SELECT count(*) FROM pgbillion_rows.columns_check('c')") == 0
+    for sought in (values[0], values[crowd - 1], values[crowd // 2], values[-1]):
+        query = f"SELECT count(*) FROM c WHERE v = {sought}"
+        assert same(conn, query) == ["(1,)"]
+        assert (scan(conn, query)["Column Blocks Skipped"] > 0) == (crowd <= 1023)
+
+
 def condition(chance: random.Random, conn: Connection) -> str:
     """Generate an equality, mostly with a value that is there."""
     name = chance.choice(list(COLUMNS))
@@ -225,14 +329,14 @@ def condition(chance: random.Random, conn: Connection) -> str:
     for _ in range(chance.choice((1, 1, 1, 2, 5, 40))):
         number = chance.randrange(1, ROWS + 500)
         source = COLUMNS[name][1] if chance.random() < 0.8 else COLUMNS[chance.choice(("string", "gaps"))][1]
-        if name in ("big", "key"):
+        if kind in ("bigint", "uuid"):
             source = COLUMNS[name][1]
         elif chance.random() < 0.1:
             source = f"({source})::text || ' '"
         if chance.random() < 0.05:
             source = "NULL::text"
         literal = one(conn, f"SELECT quote_nullable(({source})::text) FROM (VALUES ({number})) v(i)")
-        as_type = kind if name in ("big", "key") else chance.choice((kind, "text", "varchar", "bpchar", "char(20)"))
+        as_type = kind if kind in ("bigint", "uuid") else chance.choice((kind, "text", "varchar", "bpchar", "char(20)"))
         literals.append(f"{literal}::{as_type}")
     column = name
     if kind not in ("bigint", "uuid") and chance.random() < 0.15:
