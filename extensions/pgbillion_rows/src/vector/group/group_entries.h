@@ -56,6 +56,15 @@ struct GroupTable
 								 * or NULL */
 	int64		dense_base;
 	int			dense_misses;
+	char	   *wide;			/* direct, of one partition: where the entries
+								 * of wide_keys keys from wide_base on are
+								 * made, beside the slots; or NULL */
+	uint64	   *wide_made;		/* a bit for each of these: there is one */
+	uint64		wide_base;
+	uint64		wide_keys;
+	uint64		wide_groups;	/* from this number of groups on, see whether
+								 * there can be one */
+	int			wide_misses;	/* batches with keys beyond it */
 	char	   *by_id[SMALL_GROUPS];	/* the first groups */
 	void		(*init) (void *arg, char *entry);
 	void	   *arg;

@@ -44,6 +44,7 @@ group_table_partition(GroupTable *table, int npartitions, Size most_block_bytes)
 {
 	Assert(table->nentries == 0 && (npartitions & (npartitions - 1)) == 0);
 	table->npartitions = npartitions;
+	table->wide_groups = PG_UINT64_MAX;
 	table->most_block_bytes = most_block_bytes;
 	table->lists = repalloc(table->lists, sizeof(EntryList) * npartitions);
 	memset(table->lists, 0, sizeof(EntryList) * npartitions);

@@ -15,7 +15,9 @@
  * exchanged (exchange.c), and else in the order in which they were made.
  *
  * Groups of one integer key that are close to each other, as are codes and
- * small numbers, are found in an array by the key itself.
+ * small numbers, are found in an array by the key itself. Once there are many,
+ * further entries are made where their keys say, if these are close enough:
+ * then a row waits for memory once, and not for a slot and for an entry.
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
  * of another group gets an entry of its own in a side table, which is returned
@@ -30,6 +32,7 @@
 #include "executor/executor.h"
 #include "executor/nodeHash.h"
 #include "miscadmin.h"
+#include "port/pg_bitutils.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
@@ -41,6 +44,15 @@
 
 /* Batches with keys beyond that, after which it is given up. */
 #define DENSE_MISSES 16
+
+/*
+ * From this number of groups on, entries are made where their keys say if there
+ * are no more than this number of keys to a group; if there are, that is seen
+ * again with a multiple of the groups.
+ */
+#define WIDE_LEAST_GROUPS 16384
+#define WIDE_KEYS_PER_GROUP 3
+#define WIDE_AGAIN 4
 
 /* Up to this number, groups are few in any batch. */
 #define MIN_SMALL_GROUPS 32
@@ -78,6 +90,9 @@ start(GroupTable *table)
 	table->full = false;
 	table->dense = NULL;
 	table->dense_misses = table->direct ? 0 : DENSE_MISSES;
+	table->wide = NULL;
+	table->wide_groups = table->direct && table->npartitions == 1 ? WIDE_LEAST_GROUPS : PG_UINT64_MAX;
+	table->wide_misses = 0;
 }
 
 /*
@@ -305,6 +320,35 @@ add_block(GroupTable *table, EntryList *list)
 	return block;
 }
 
+/* Give a new resident entry its number, and zero the rest of it. */
+static void
+begin_entry(GroupTable *table, char *entry)
+{
+	memset(entry, 0, table->entry_size);
+	ENTRY_HEAD(entry)->id = (uint32) Min(table->nentries, PG_UINT32_MAX);
+	if (table->nentries < SMALL_GROUPS)
+		table->by_id[table->nentries] = entry;
+	table->nentries++;
+}
+
+/* The new resident entry of a key where that says, or NULL. */
+static char *
+wide_entry(GroupTable *table, Datum key)
+{
+	uint64		place = key - table->wide_base;
+	char	   *entry;
+
+	if (table->wide == NULL || place >= table->wide_keys)
+		return NULL;
+	/* slots have it, too */
+	Assert((table->wide_made[place / 64] >> (place % 64) & 1) == 0);
+	table->wide_made[place / 64] |= UINT64CONST(1) << (place % 64);
+	entry = table->wide + place * table->entry_size;
+	begin_entry(table, entry);
+
+	return entry;
+}
+
 /* Memory for a new resident entry of that tag, zeroed except for its number. */
 char *
 group_resident_entry(GroupTable *table, uint64 tag)
@@ -318,11 +362,7 @@ group_resident_entry(GroupTable *table, uint64 tag)
 		block = add_block(table, list);
 	entry = BLOCK_ENTRIES(block) + block->bytes;
 	block->bytes += table->entry_size;
-	memset(entry, 0, table->entry_size);
-	ENTRY_HEAD(entry)->id = (uint32) Min(table->nentries, PG_UINT32_MAX);
-	if (table->nentries < SMALL_GROUPS)
-		table->by_id[table->nentries] = entry;
-	table->nentries++;
+	begin_entry(table, entry);
 
 	return entry;
 }
@@ -346,7 +386,9 @@ add_entry(GroupTable *table, const Values *keys, int row, uint64 tag)
 		set_keys(table, entry, keys, row, false);
 		return entry;
 	}
-	entry = group_resident_entry(table, tag);
+	entry = keys[0].nulls[row] ? NULL : wide_entry(table, keys[0].values[row]);
+	if (entry == NULL)
+		entry = group_resident_entry(table, tag);
 	set_keys(table, entry, keys, row, true);
 
 	return entry;
@@ -388,6 +430,48 @@ find_dense(GroupTable *table, const Values *keys, int n, char **entries)
 		table->dense_misses++;
 
 	return beyond < DENSE_KEYS && !missing;
+}
+
+/* Have room for entries by their keys, if these are close to each other, and memory suffices. */
+static void
+try_wide(GroupTable *table)
+{
+	int64		least = PG_INT64_MAX;
+	int64		greatest = PG_INT64_MIN;
+	char	   *entries[GROUP_RECORDS];
+	GroupWalk	walk = {0};
+	uint64		span;
+	uint64		keys;
+	Size		bytes;
+	int			n;
+
+	table->wide_groups = table->nentries * WIDE_AGAIN;
+	while ((n = group_table_walk(table, &walk, entries, GROUP_RECORDS)) > 0)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			int64		key = (int64) ENTRY_KEYS(entries[i])[0];
+
+			if (ENTRY_HEAD(entries[i])->nulls != 0)
+				continue;
+			least = Min(least, key);
+			greatest = Max(greatest, key);
+		}
+	}
+	span = (uint64) greatest - (uint64) least;
+	if (least > greatest || span >= Max(table->nentries, table->expected) * WIDE_KEYS_PER_GROUP)
+		return;
+	/* a little more on both sides */
+	keys = span + span / 8 + 1;
+	bytes = keys * table->entry_size;
+	if (bytes > table->limit / 4 || MemoryContextMemAllocated(table->context, true) + bytes > table->limit / 2)
+		return;
+	table->wide = MemoryContextAllocHuge(table->context, bytes);
+	ask_for_huge_pages(table->wide, bytes);
+	table->wide_base = (uint64) least - span / 16;
+	table->wide_keys = keys;
+	/* one more, which is never made */
+	table->wide_made = MemoryContextAllocZero(table->context, sizeof(uint64) * (keys / 64 + 1));
 }
 
 /* Have room for all rows of a batch, or for none that is new. */
@@ -611,6 +695,51 @@ remember_dense(GroupTable *table, const Values *keys, int n, char **entries)
 	}
 }
 
+/* The entries of n rows that are where their keys say; lists the other rows, and returns how many these are. */
+static int
+find_wide(GroupTable *table, const Values *keys, int n, char **entries, uint16 *others)
+{
+	const Datum *values = keys[0].values;
+	const uint64 *made = table->wide_made;
+	uint64		base = table->wide_base;
+	uint64		most = table->wide_keys;
+	Size		size = table->entry_size;
+	char	   *states = table->wide + table->states_offset;
+	int			beyond = 0;
+	int			nothers = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		uint64		place = Min(values[i] - base, most);
+
+		others[nothers] = i;
+		nothers += (made[place / 64] >> (place % 64) & 1) == 0;
+		beyond += place == most;
+		entries[i] = table->wide + place * size;
+		/* aggregates change them next */
+		__builtin_prefetch(states + place * size, 1);
+	}
+	if (beyond > n / 2)
+		table->wide_misses++;
+
+	return nothers;
+}
+
+/* Find or make the entries of some of the rows. */
+static void
+find_others(GroupTable *table, const Sought *sought, const uint16 *others, int nothers, char **entries)
+{
+	const int	ahead = KEY_SLOTS_AHEAD;
+
+	for (int k = 0; k < Min(ahead, nothers); k++)
+		key_slots_fetch(&table->slots, sought->tags[others[k]]);
+	for (int k = 0; k < nothers; k++)
+	{
+		key_slots_fetch(&table->slots, sought->tags[others[Min(k + ahead, nothers - 1)]]);
+		entries[others[k]] = find_row(table, sought, others[k], true, true);
+	}
+}
+
 /*
  * Find or make the entries of n rows. Keys of variable length must be
  * detoasted. Rows that find no room get entries in the side table, or NULL
@@ -621,12 +750,24 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 {
 	Sought		sought;
 	bool		dense = table->dense_misses < DENSE_MISSES && !keys[0].has_nulls;
+	bool		wide;
+	uint16		others[BATCH_ROWS];
+	int			nothers = 0;
 
 	Assert(table->noverflow == 0);
 	if (dense && find_dense(table, keys, n, entries))
 		return 0;
+	if (table->nentries >= table->wide_groups && table->wide == NULL)
+		try_wide(table);
+	wide = table->wide != NULL && table->wide_misses < DENSE_MISSES && !keys[0].has_nulls;
+	if (wide)
+	{
+		nothers = find_wide(table, keys, n, entries, others);
+		if (nothers == 0)
+			return 0;
+	}
 	if (!table->full)
-		make_room(table, n);
+		make_room(table, wide ? nothers : n);
 	sought.keys = keys;
 	sought.tags = table->tags;
 	sought.words = NULL;
@@ -635,7 +776,9 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	else
 		hash_keys(table, &sought, n);
 
-	if (table->masks == NULL)
+	if (wide)
+		find_others(table, &sought, others, nothers, entries);
+	else if (table->masks == NULL)
 		find_rows(table, &sought, n, entries, false, false);
 	else if (!table->direct)
 		find_rows(table, &sought, n, entries, false, true);
@@ -769,17 +912,51 @@ group_partition_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
 	return found;
 }
 
-/* The next n resident entries, partition by partition, or fewer; returns how many, and 0 after the last one. */
+/* The next n of the entries that are where their keys say, or fewer; walk->offset counts keys. */
+static int
+walk_wide(GroupTable *table, GroupWalk *walk, char **entries, int n)
+{
+	int			found = 0;
+
+	while (found < n && walk->offset < table->wide_keys)
+	{
+		uint64		made = table->wide_made[walk->offset / 64] >> (walk->offset % 64);
+
+		if (made == 0)
+		{
+			walk->offset += 64 - walk->offset % 64;
+			continue;
+		}
+		walk->offset += pg_rightmost_one_pos64(made);
+		entries[found++] = table->wide + walk->offset++ * table->entry_size;
+	}
+	return found;
+}
+
+/*
+ * The next n resident entries, partition by partition, and then those that are
+ * where their keys say, or fewer; returns how many, and 0 after the last one.
+ */
 int
 group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
 {
-	int			found = group_partition_walk(table, walk, entries, n);
+	int			found;
+
+	if (walk->partition == table->npartitions)
+		return walk_wide(table, walk, entries, n);
+	found = group_partition_walk(table, walk, entries, n);
 
 	while (found == 0 && walk->partition < table->npartitions - 1)
 	{
 		walk->partition++;
 		walk->block = NULL;
 		found = group_partition_walk(table, walk, entries, n);
+	}
+	if (found == 0 && table->wide != NULL)
+	{
+		walk->partition = table->npartitions;
+		walk->offset = 0;
+		found = walk_wide(table, walk, entries, n);
 	}
 	return found;
 }
