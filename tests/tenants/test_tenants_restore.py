@@ -171,6 +171,7 @@ def test_a_tenant_comes_back_as_it_was_between_two_commits(source: Archived, cli
         conn.execute("INSERT INTO other.a (t) VALUES ('of the other')")
         other = checksum(conn, "other")
         source.archive()
+        kept = {path: path.read_bytes() for path in source.wal.iterdir()}
         arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
         done = cli.run(*arguments, check=True)
         assert done.stdout.startswith("tenant of ")
@@ -183,6 +184,8 @@ def test_a_tenant_comes_back_as_it_was_between_two_commits(source: Archived, cli
         failed(cli.run(*arguments), 3, 'has a schema "tenant" already', "--as")
     nothing_left(cli)
     source.remove(backup)
+    # replay reads the archive's own files
+    assert all(path.read_bytes() == before for path, before in kept.items())
 
 
 def test_it_comes_back_beside_the_one_that_is_there_or_in_its_place(source: Archived, cli: CommandLine) -> None:

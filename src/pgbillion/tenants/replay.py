@@ -90,7 +90,9 @@ class Wal:
             return self.command
         if self.folder is None:
             return "false"
-        return f"cp -- {shlex.quote(str(self.folder)).replace('%', '%%')}/%f %p"
+        # PostgreSQL reads what is restored, and removes it; a link spares the copy, and the archive keeps the file
+        file = f"{shlex.quote(str(self.folder.absolute())).replace('%', '%%')}/%f"
+        return f"test -f {file} && ln -s -- {file} %p"
 
     def segments(self, first: str | None = None) -> dict[str, int]:
         """Return names and bytes of the segments in the directory, from one on, whichever its timeline."""
