@@ -186,8 +186,14 @@
 /* What it costs to return a row; measured. */
 #define JOIN_RETURN_ROW_COST (0.3 * cpu_tuple_cost)
 
-/* How much cheaper ours has to be than looking for rows by those of another relation: what that takes is less certain. */
+/*
+ * How much cheaper ours has to be than looking for rows by those of another
+ * relation: what that takes is less certain. Processes that look rows up wait
+ * for memory each on its own, while scans share what it delivers, so that a
+ * second one gains more there: measured.
+ */
 #define JOIN_LOOK_UP_FACTOR 1.2
+#define JOIN_LOOK_UP_PARALLEL_FACTOR 1.5
 
 /*
  * What a subquery in a condition takes of what PostgreSQL says that it costs,

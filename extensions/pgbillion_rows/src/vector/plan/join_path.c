@@ -169,12 +169,9 @@ join_chain_target_refusal(PlannerInfo *root, JoinChain *chain, PathTarget *targe
 static double
 price_of_time(const Rival *rival)
 {
-	Cost		certain;
-
 	if (rival->planned <= 0)
 		return 1;
-	certain = rival->taken - rival->look_ups * (1 - 1 / JOIN_LOOK_UP_FACTOR);
-	return rival->planned / Max(certain, cpu_tuple_cost);
+	return rival->planned / Max(rival->taken - rival->doubtful, cpu_tuple_cost);
 }
 
 /* What PostgreSQL would say that a chain costs, from the time it takes. */

@@ -359,12 +359,14 @@ static bool
 meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 {
 	Path	   *best = cheapest_of_core(joined, partial);
+	double		factor;
 
 	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
 		return false;
 	rival->planned = best->total_cost;
 	rival->taken = cached_path_cost(root, best);
-	rival->look_ups = Min(look_ups_cost(root, best), rival->taken);
+	factor = partial || IsA(best, GatherPath) || IsA(best, GatherMergePath) ? JOIN_LOOK_UP_PARALLEL_FACTOR : JOIN_LOOK_UP_FACTOR;
+	rival->doubtful = Min(look_ups_cost(root, best), rival->taken) * (1 - 1 / factor);
 
 	return true;
 }

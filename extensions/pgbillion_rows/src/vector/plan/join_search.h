@@ -15,8 +15,8 @@ typedef struct Rival
 {
 	Cost		planned;		/* what it says */
 	Cost		taken;			/* cached_path_cost() */
-	Cost		look_ups;		/* what of that is for looking for rows by
-								 * those of another relation */
+	Cost		doubtful;		/* what of that looking for rows by those of
+								 * another relation may not take */
 } Rival;
 
 extern const char *join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
