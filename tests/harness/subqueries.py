@@ -5,11 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import psycopg
-
-from pgbillion.common.connection import Connection
-from pgbillion.rows import answers
-
 # o: outer rows, of which several have the same values; i: inner ones; e: none
 TABLES = """
 CREATE TABLE o (id integer, k integer, n numeric, s text, a integer[], f double precision);
@@ -23,6 +18,12 @@ CREATE TABLE e (k integer, v bigint);
 CREATE INDEX ON i (k);
 ANALYZE o, i, e;
 """
+# the same with fewer rows, so that more queries are compared in a minute; some fit into a page
+SMALL = (
+    "CREATE SCHEMA small; SET search_path = small; "
+    + TABLES.replace("(1, 300)", "(1, 60)").replace("(1, 400)", "(1, 70)")
+    + "SET search_path = public;"
+)
 _FROM = (
     "i",
     "i",
@@ -43,24 +44,18 @@ _STATES = (
 )  # fmt: skip
 
 
-def outcome(conn: Connection, query: str) -> answers.Answer | str:
-    """A query's answer, or its error; what it changes is rolled back."""
-    conn.execute("SAVEPOINT before")
-    try:
-        return answers.answer(conn.execute(query.encode()))
-    except psycopg.Error as error:
-        return f"{error.sqlstate} {error.diag.message_primary}"
-    finally:
-        conn.execute("ROLLBACK TO before; RELEASE before")
+def settings_by_chance(chance: random.Random) -> str:
+    """SETs: little memory, workers for some, which take long to start where the machine is busy, and small tables.
 
-
-def agreed(core: answers.Answer | str, ours: answers.Answer | str, query: str) -> answers.Answer | str:
-    """What PostgreSQL's plan gives, with which ours agrees."""
-    if isinstance(core, str) or isinstance(ours, str):
-        assert core == ours, query
-    else:
-        assert answers.difference(core, ours) is None, query
-    return core
+    Subqueries have no workers of their own, which would be started for each row.
+    """
+    memory = chance.choice(("64kB", "4MB"))
+    workers = chance.choice((0, 0, 0, 0, 0, 0, 1, 2))
+    path = chance.choice(("public", *["small, public"] * 7))
+    return (
+        f"SET work_mem = '{memory}'; SET max_parallel_workers_per_gather = {workers}; SET parallel_setup_cost = 20;"
+        f" SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET search_path = {path};"
+    )
 
 
 class SubqueryGenerator:

@@ -14,8 +14,9 @@ import pytest
 
 from harness import servers
 from harness.amount import Count, amount
+from harness.outcomes import agreed, explained_each, outcome
 from harness.servers import one
-from harness.subqueries import TABLES, SubqueryGenerator, agreed, outcome
+from harness.subqueries import SMALL, TABLES, SubqueryGenerator, settings_by_chance
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
@@ -46,7 +47,12 @@ def tables(cluster: Cluster) -> Iterator[str]:
                 " INSERT INTO parts SELECT * FROM big"
             )
             conn.execute("VACUUM ANALYZE big, goods, parts, o, i, p")
-            conn.execute("CREATE INDEX ON o USING columns (id, k, n, s, f)")
+            conn.execute(SMALL.encode())
+            conn.execute("CREATE TABLE small.p AS SELECT * FROM small.o")
+            conn.execute("UPDATE small.p SET id = id + 80, n = n + 1 WHERE k > 3")
+            conn.execute("VACUUM ANALYZE small.o, small.i, small.p")
+            for table in ("o", "small.o"):
+                conn.execute(f"CREATE INDEX ON {table} USING columns (id, k, n, s, f)".encode())
             conn.execute("CREATE INDEX ON parts_1 USING columns (id, k, n, s)")
         yield name
 
@@ -65,9 +71,12 @@ def vectors(cluster: Cluster, tables: str) -> Iterator[Connection]:
         conn.execute("ROLLBACK")
 
 
+def switched(mode: str) -> str:
+    return " ".join(f"SET pgbillion_rows.{name} = {mode};" for name in SWITCHES)
+
+
 def switch(conn: Connection, mode: str) -> None:
-    for name in SWITCHES:
-        conn.execute(f"SET pgbillion_rows.{name} = {mode}".encode())
+    conn.execute(switched(mode).encode())
 
 
 def with_subqueries(conn: Connection, query: str, *, run: bool = False) -> list[plans.Plan]:
@@ -330,19 +339,14 @@ def test_little_memory(vectors: Connection) -> None:
     assert with_subqueries(vectors, query) != []
 
 
-@pytest.mark.parametrize("memory", ["4MB", "64kB"])
-@pytest.mark.parametrize("workers", [0, 2])
-def test_generated_queries(
-    vectors: Connection, workers: int, memory: str, tell: Callable[[str], None], counted: Count
-) -> None:
-    vectors.execute(f"SET work_mem = '{memory}'; SET max_parallel_workers_per_gather = {workers}".encode())
-    generator = SubqueryGenerator(SEED + workers + len(memory))
+def test_generated_queries(vectors: Connection, tell: Callable[[str], None], counted: Count) -> None:
+    generator = SubqueryGenerator(SEED)
     chance = generator.chance
     distinct = "(SELECT DISTINCT k FROM i) p"
     columns = "id, k, n, s, a, f"
     several = f"(SELECT {columns} FROM o UNION ALL SELECT {columns} FROM p) o"
-    used = errors = 0
-    for number in range(QUERIES // 4):
+    used = explained = errors = 0
+    for number in range(QUERIES):
         condition, other = generator.truth("o"), generator.truth("o")
         kind = chance.choice(("JOIN", "LEFT JOIN"))
         query = chance.choice(
@@ -375,10 +379,20 @@ def test_generated_queries(
                 f" ON o.k = p.k AND o.n NOT IN (SELECT n FROM i WHERE v > x * 4) WHERE {condition} OFFSET 0) l",
             )
         )
-        vectors.execute(f"SET pgbillion_rows.columns = {'on' if number % 2 else 'off'}".encode())
-        errors += isinstance(same(vectors, query), str)
-        used += with_subqueries(vectors, query) != []
-    tell(f"seed {SEED}: {QUERIES // 4} queries, {used} with vectors around subqueries, {errors} end with an error")
-    counted({"conditions with subqueries": QUERIES // 4})
-    assert used > QUERIES // 4 * 0.3
-    assert errors < QUERIES // 4 * 0.4
+        settings = f"{settings_by_chance(chance)} SET pgbillion_rows.columns = {chance.choice(('on', 'off'))};"
+        core = outcome(vectors, query, f"{settings} {switched('off')}")
+        ours = outcome(vectors, query, f"{settings} {switched(chance.choice(('on', 'force', 'force')))}")
+        agreed(core, ours, f"seed {SEED}, number {number}: {settings} {query}")
+        errors += isinstance(core, str)
+        if number % explained_each(QUERIES) == 0:
+            vectors.execute(f"SAVEPOINT explained; {settings} {switched('force')}".encode())
+            used += with_subqueries(vectors, query) != []
+            vectors.execute("ROLLBACK TO explained")
+            explained += 1
+    tell(
+        f"seed {SEED}: {QUERIES} queries, {used} of {explained} with vectors around subqueries,"
+        f" {errors} end with an error"
+    )
+    counted({"conditions with subqueries": QUERIES})
+    assert used > explained * 0.3
+    assert errors < QUERIES * 0.4
