@@ -36,6 +36,7 @@ KEYS = {
     # the first half of the rows says nothing of the second
     "moving": ("bigint", f"CASE WHEN i < {ROWS // 2} THEN {SCATTERED} ELSE 5000000000 + {SCATTERED} END"),
     "growing": ("int", "i / 3"),
+    "falling": ("bigint", f"9223372036854775807 - {ROWS} + ({ROWS} - i) / 3"),
     # each row has another one
     "unique_key": ("int", f"(i * 7919::bigint) % {ROWS}"),
 }
@@ -68,7 +69,10 @@ def test_generated(conn: Connection, tell: Callable[[str], None], counted: Count
         name = names[number % len(names)]
         chosen = ", ".join(f"{one} AS a{k}" for k, one in enumerate(chance.sample(AGGREGATES, chance.randint(0, 3))))
         where = chance.choice(("", "", " WHERE x < 900", f" WHERE {name} IS NOT NULL"))
-        if chosen:
+        if chosen and name in ("plain", "growing") and chance.random() < 0.3:
+            # a further key that follows from the first
+            text = f"SELECT {name} AS key, {name} + 1 AS next, {chosen} FROM w{where} GROUP BY {name}, {name} + 1"
+        elif chosen:
             text = f"SELECT {name} AS key, {chosen} FROM w{where} GROUP BY {name}"
         else:
             text = f"SELECT DISTINCT {name} AS key FROM w{where}"

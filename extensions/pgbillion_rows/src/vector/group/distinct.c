@@ -252,7 +252,6 @@ find_new_keys(Distinct *distinct, uint16 *rows)
 	Batch	   *batch = &distinct->batch;
 	Values		keys[2];
 	char	   *found[BATCH_ROWS];
-	int64		before = group_table_count(distinct->seen);
 
 	for (int c = 0; c < batch->ncolumns; c++)
 	{
@@ -273,7 +272,7 @@ find_new_keys(Distinct *distinct, uint16 *rows)
 		spill_missing(distinct, missing, n, group_table_tags(distinct->seen));
 		group_table_clear_overflow(distinct->seen);
 	}
-	return group_table_added(distinct->seen, found, batch->n, before, rows);
+	return group_table_added(distinct->seen, rows);
 }
 
 /* List the values of the batch which their groups have not seen, and return how many; spill those without room. */

@@ -58,13 +58,16 @@ struct GroupTable
 	int			dense_misses;
 	char	   *wide;			/* direct, of one partition: where the entries
 								 * of wide_keys keys from wide_base on are
-								 * made, beside the slots; or NULL */
+								 * made that the slots do not have; or NULL */
+	Size		wide_stride;	/* from one of these to the next */
+	bool		wide_states;	/* they are states only, of which the others
+								 * are told by where they are */
 	uint64	   *wide_made;		/* a bit for each of these: there is one */
+	uint64		wide_entries;	/* how many there are */
 	uint64		wide_base;
 	uint64		wide_keys;
 	uint64		wide_groups;	/* from this number of groups on, see whether
 								 * there can be one */
-	int			wide_misses;	/* batches with keys beyond it */
 	char	   *by_id[SMALL_GROUPS];	/* the first groups */
 	void		(*init) (void *arg, char *entry);
 	void	   *arg;
@@ -77,6 +80,9 @@ struct GroupTable
 	KeySlots	slots;
 	uint64		nentries;
 	uint64		expected;		/* at least this number, or 0 */
+	int			nadded;			/* resident entries made for the rows looked
+								 * for last */
+	uint16		added[BATCH_ROWS];	/* these rows, in their order */
 	char	   *null_entry;		/* direct: the group of NULL */
 	char	   *chunk;			/* where the next block goes */
 	Size		chunk_left;

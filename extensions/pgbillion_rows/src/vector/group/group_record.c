@@ -292,7 +292,7 @@ group_table_merge(GroupTable *table, char **records, int n, char **entries)
 	uint64		tags[GROUP_RECORDS];
 	int			found = 0;
 
-	Assert(n <= GROUP_RECORDS && !key_slots_lack(&table->slots, table->nentries + n));
+	Assert(n <= GROUP_RECORDS && table->wide == NULL && !key_slots_lack(&table->slots, table->nentries + n));
 	for (int i = 0; i < n; i++)
 	{
 		tags[i] = tag_of(table, records[i]);

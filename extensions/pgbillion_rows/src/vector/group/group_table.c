@@ -16,8 +16,10 @@
  *
  * Groups of one integer key that are close to each other, as are codes and
  * small numbers, are found in an array by the key itself. Once there are many,
- * further entries are made where their keys say, if these are close enough:
- * then a row waits for memory once, and not for a slot and for an entry.
+ * further entries are made where their keys say, if these are close enough,
+ * and have no slot: then a row waits for memory once, and not for a slot and
+ * for an entry. If that key is the only one, they are states only, so that
+ * more of them stay in the processor's caches.
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
  * of another group gets an entry of its own in a side table, which is returned
@@ -48,9 +50,11 @@
 /*
  * From this number of groups on, entries are made where their keys say if there
  * are no more than this number of keys to a group; if there are, that is seen
- * again with a multiple of the groups.
+ * again with a multiple of the groups. If many groups are expected, the first
+ * ones decide: those that have slots by then keep these.
  */
 #define WIDE_LEAST_GROUPS 16384
+#define WIDE_LEAST_IF_EXPECTED 1024
 #define WIDE_KEYS_PER_GROUP 3
 #define WIDE_AGAIN 4
 
@@ -92,7 +96,8 @@ start(GroupTable *table)
 	table->dense_misses = table->direct ? 0 : DENSE_MISSES;
 	table->wide = NULL;
 	table->wide_groups = table->direct && table->npartitions == 1 ? WIDE_LEAST_GROUPS : PG_UINT64_MAX;
-	table->wide_misses = 0;
+	table->wide_entries = 0;
+	table->nadded = 0;
 }
 
 /*
@@ -331,24 +336,6 @@ begin_entry(GroupTable *table, char *entry)
 	table->nentries++;
 }
 
-/* The new resident entry of a key where that says, or NULL. */
-static char *
-wide_entry(GroupTable *table, Datum key)
-{
-	uint64		place = key - table->wide_base;
-	char	   *entry;
-
-	if (table->wide == NULL || place >= table->wide_keys)
-		return NULL;
-	/* slots have it, too */
-	Assert((table->wide_made[place / 64] >> (place % 64) & 1) == 0);
-	table->wide_made[place / 64] |= UINT64CONST(1) << (place % 64);
-	entry = table->wide + place * table->entry_size;
-	begin_entry(table, entry);
-
-	return entry;
-}
-
 /* Memory for a new resident entry of that tag, zeroed except for its number. */
 char *
 group_resident_entry(GroupTable *table, uint64 tag)
@@ -364,6 +351,59 @@ group_resident_entry(GroupTable *table, uint64 tag)
 	block->bytes += table->entry_size;
 	begin_entry(table, entry);
 
+	return entry;
+}
+
+/* The place of a row's key among the entries that are where their keys say; wide_keys: it has none. */
+static pg_attribute_always_inline uint64
+wide_place(const GroupTable *table, const Values *keys, int row, bool has_nulls)
+{
+	if (has_nulls && keys[0].nulls[row])
+		return table->wide_keys;
+	return Min(keys[0].values[row] - table->wide_base, table->wide_keys);
+}
+
+/* Is there an entry at that place, which may be wide_keys? */
+static inline bool
+wide_is_made(const GroupTable *table, uint64 place)
+{
+	return (table->wide_made[place / 64] >> (place % 64) & 1) != 0;
+}
+
+/* Is an entry where its key says? */
+static inline bool
+is_wide(const GroupTable *table, const char *entry)
+{
+	return table->wide != NULL && (Size) (entry - table->wide) < table->wide_stride * table->wide_keys;
+}
+
+/* The new resident entry of a row's key where that says, or NULL if it has no place there. */
+static char *
+wide_entry(GroupTable *table, const Values *keys, int row)
+{
+	uint64		place;
+	char	   *entry;
+
+	if (table->wide == NULL)
+		return NULL;
+	place = wide_place(table, keys, row, true);
+	if (place == table->wide_keys)
+		return NULL;
+	Assert(!wide_is_made(table, place));
+	table->wide_made[place / 64] |= UINT64CONST(1) << (place % 64);
+	table->wide_entries++;
+	entry = table->wide + place * table->wide_stride;
+	if (table->wide_states)
+	{
+		memset(entry + table->states_offset, 0, table->entry_size - table->states_offset);
+		table->nentries++;
+		table->init(table->arg, entry);
+	}
+	else
+	{
+		begin_entry(table, entry);
+		set_keys(table, entry, keys, row, true);
+	}
 	return entry;
 }
 
@@ -386,11 +426,13 @@ add_entry(GroupTable *table, const Values *keys, int row, uint64 tag)
 		set_keys(table, entry, keys, row, false);
 		return entry;
 	}
-	entry = keys[0].nulls[row] ? NULL : wide_entry(table, keys[0].values[row]);
+	table->added[table->nadded++] = row;
+	entry = wide_entry(table, keys, row);
 	if (entry == NULL)
+	{
 		entry = group_resident_entry(table, tag);
-	set_keys(table, entry, keys, row, true);
-
+		set_keys(table, entry, keys, row, true);
+	}
 	return entry;
 }
 
@@ -432,9 +474,12 @@ find_dense(GroupTable *table, const Values *keys, int n, char **entries)
 	return beyond < DENSE_KEYS && !missing;
 }
 
-/* Have room for entries by their keys, if these are close to each other, and memory suffices. */
-static void
-try_wide(GroupTable *table)
+/*
+ * Have room for entries by their keys, if these are close to each other, and
+ * memory suffices; else false. `last` is a key of a row that is being looked for.
+ */
+static bool
+try_wide(GroupTable *table, Datum last)
 {
 	int64		least = PG_INT64_MAX;
 	int64		greatest = PG_INT64_MIN;
@@ -442,9 +487,12 @@ try_wide(GroupTable *table)
 	GroupWalk	walk = {0};
 	uint64		span;
 	uint64		keys;
+	uint64		below;
+	Size		stride;
 	Size		bytes;
 	int			n;
 
+	StaticAssertStmt(WIDE_LEAST_IF_EXPECTED > SMALL_GROUPS, "by_id has none of them");
 	table->wide_groups = table->nentries * WIDE_AGAIN;
 	while ((n = group_table_walk(table, &walk, entries, GROUP_RECORDS)) > 0)
 	{
@@ -460,33 +508,54 @@ try_wide(GroupTable *table)
 	}
 	span = (uint64) greatest - (uint64) least;
 	if (least > greatest || span >= Max(table->nentries, table->expected) * WIDE_KEYS_PER_GROUP)
-		return;
-	/* a little more on both sides */
-	keys = span + span / 8 + 1;
-	bytes = keys * table->entry_size;
+		return false;
+
+	/*
+	 * A little more on both sides. If more groups are expected than there are
+	 * keys between these, keys come in an order, and go on where the last is.
+	 */
+	keys = Max(span, table->expected) / 8 * 9 + 8;
+	below = (keys - span) / 8;
+	if ((uint64) last - (uint64) least < span / 2)
+		below = keys - span - below;
+	/* each has a place of its own, if there is no state, too */
+	stride = table->nkeys > 1 ? table->entry_size : Max(table->entry_size - table->states_offset, MAXIMUM_ALIGNOF);
+	bytes = keys * stride + table->states_offset;
 	if (bytes > table->limit / 4 || MemoryContextMemAllocated(table->context, true) + bytes > table->limit / 2)
-		return;
+		return false;
 	table->wide = MemoryContextAllocHuge(table->context, bytes);
 	ask_for_huge_pages(table->wide, bytes);
-	table->wide_base = (uint64) least - span / 16;
+	table->wide_stride = stride;
+	table->wide_states = table->nkeys == 1;
+	table->wide_base = (uint64) least - below;
 	table->wide_keys = keys;
 	/* one more, which is never made */
 	table->wide_made = MemoryContextAllocZero(table->context, sizeof(uint64) * (keys / 64 + 1));
+	/* it has fewer keys, and would ask for entries' heads */
+	table->dense_misses = DENSE_MISSES;
+
+	return true;
+}
+
+/* How many entries slots are needed for, if n are added; the group of NULL may be one of them. */
+static inline uint64
+in_slots(const GroupTable *table, uint64 n)
+{
+	return table->nentries - table->wide_entries + n;
 }
 
 /* Have room for all rows of a batch, or for none that is new. */
 static void
 make_room(GroupTable *table, int n)
 {
-	bool		grows = key_slots_lack(&table->slots, table->nentries + n);
+	bool		grows = key_slots_lack(&table->slots, in_slots(table, n));
 	Size		used = MemoryContextMemAllocated(table->context, true);
 
-	/* numbers of entries tell new ones from others */
-	if ((used + (grows ? key_slots_next_bytes(&table->slots) : 0) > table->limit &&
-		 table->nentries >= KEY_SLOTS_MIN) || table->nentries + n >= PG_UINT32_MAX)
+	if (used + (grows ? key_slots_next_bytes(&table->slots) : 0) > table->limit &&
+		table->nentries >= KEY_SLOTS_MIN)
 		table->full = true;
 	else if (grows)
-		key_slots_grow(&table->slots, table->nentries + n);
+		key_slots_grow(&table->slots, in_slots(table, n));
 }
 
 /* Have room for n more groups; false if memory does not suffice, unless it does not matter. */
@@ -497,17 +566,26 @@ group_table_reserve(GroupTable *table, int n, bool whatever)
 	if (table->full && whatever)
 	{
 		table->full = false;
-		if (key_slots_lack(&table->slots, table->nentries + n))
-			key_slots_grow(&table->slots, table->nentries + n);
+		if (key_slots_lack(&table->slots, in_slots(table, n)))
+			key_slots_grow(&table->slots, in_slots(table, n));
 	}
 	return !table->full;
 }
 
+/* Make slots for at least n entries. */
+static void
+expect_slots(GroupTable *table, uint64 n)
+{
+	if (key_slots_lack(&table->slots, n))
+		key_slots_grow(&table->slots, n);
+}
+
 /*
- * Make the slots for an estimated number of groups at once, and allocate
- * entries in pieces of a fitting size, as far as that takes no more than an
- * eighth of the table's memory. If there are fewer groups, it has cost a little
- * memory, and the time to clear it.
+ * Make the slots for an estimated number of groups at once, unless entries may
+ * be made where their keys say instead, and allocate entries in pieces of a
+ * fitting size, as far as that takes no more than an eighth of the table's
+ * memory. If there are fewer groups, it has cost a little memory, and the time
+ * to clear it.
  */
 void
 group_table_expect(GroupTable *table, double groups)
@@ -516,8 +594,9 @@ group_table_expect(GroupTable *table, double groups)
 
 	Assert(table->nentries == 0);
 	table->expected = (uint64) Min(groups, most);
-	if (key_slots_lack(&table->slots, table->expected))
-		key_slots_grow(&table->slots, table->expected);
+	if (table->wide_groups == WIDE_LEAST_GROUPS && table->expected >= WIDE_LEAST_GROUPS)
+		table->wide_groups = WIDE_LEAST_IF_EXPECTED;
+	expect_slots(table, Min(table->expected, table->wide_groups));
 }
 
 /* What the rows of a batch are looked for by. */
@@ -636,7 +715,7 @@ find_row(GroupTable *table, const Sought *sought, int row, bool direct, bool bit
 			return entry;
 	}
 	entry = add_entry(table, sought->keys, row, tag);
-	if (!table->full)
+	if (!table->full && !(direct && is_wide(table, entry)))
 	{
 		table->slots.slot[s].tag = tag;
 		table->slots.slot[s].entry = entry;
@@ -695,37 +774,32 @@ remember_dense(GroupTable *table, const Values *keys, int n, char **entries)
 	}
 }
 
-/* The entries of n rows that are where their keys say; lists the other rows, and returns how many these are. */
-static int
-find_wide(GroupTable *table, const Values *keys, int n, char **entries, uint16 *others)
+/*
+ * The entries of n rows that are where their keys say; lists the other rows,
+ * and returns how many these are. Inlined with constants.
+ */
+static pg_attribute_always_inline int
+find_wide(GroupTable *table, const Values *keys, int n, char **entries, uint16 *others, bool has_nulls)
 {
-	const Datum *values = keys[0].values;
-	const uint64 *made = table->wide_made;
-	uint64		base = table->wide_base;
-	uint64		most = table->wide_keys;
-	Size		size = table->entry_size;
-	char	   *states = table->wide + table->states_offset;
-	int			beyond = 0;
+	char	   *wide = table->wide;
+	Size		stride = table->wide_stride;
+	int			states = table->states_offset;
 	int			nothers = 0;
 
 	for (int i = 0; i < n; i++)
 	{
-		uint64		place = Min(values[i] - base, most);
+		uint64		place = wide_place(table, keys, i, has_nulls);
 
 		others[nothers] = i;
-		nothers += (made[place / 64] >> (place % 64) & 1) == 0;
-		beyond += place == most;
-		entries[i] = table->wide + place * size;
+		nothers += !wide_is_made(table, place);
+		entries[i] = wide + place * stride;
 		/* aggregates change them next */
-		__builtin_prefetch(states + place * size, 1);
+		__builtin_prefetch(entries[i] + states, 1);
 	}
-	if (beyond > n / 2)
-		table->wide_misses++;
-
 	return nothers;
 }
 
-/* Find or make the entries of some of the rows. */
+/* Find or make the entries of some of the rows, by their slots or where their keys say. */
 static void
 find_others(GroupTable *table, const Sought *sought, const uint16 *others, int nothers, char **entries)
 {
@@ -735,8 +809,14 @@ find_others(GroupTable *table, const Sought *sought, const uint16 *others, int n
 		key_slots_fetch(&table->slots, sought->tags[others[k]]);
 	for (int k = 0; k < nothers; k++)
 	{
+		int			row = others[k];
+
 		key_slots_fetch(&table->slots, sought->tags[others[Min(k + ahead, nothers - 1)]]);
-		entries[others[k]] = find_row(table, sought, others[k], true, true);
+		/* a row before may have made it */
+		if (wide_is_made(table, wide_place(table, sought->keys, row, true)))
+			continue;
+		entries[row] = sought->keys[0].nulls[row] ? find_null(table, sought->keys, row) :
+			find_row(table, sought, row, true, true);
 	}
 }
 
@@ -755,14 +835,22 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	int			nothers = 0;
 
 	Assert(table->noverflow == 0);
+	table->nadded = 0;
 	if (dense && find_dense(table, keys, n, entries))
 		return 0;
 	if (table->nentries >= table->wide_groups && table->wide == NULL)
-		try_wide(table);
-	wide = table->wide != NULL && table->wide_misses < DENSE_MISSES && !keys[0].has_nulls;
+	{
+		if (try_wide(table, keys[0].values[n - 1]))
+			dense = false;
+		else if (!table->full)
+			expect_slots(table, table->expected);
+	}
+	wide = table->wide != NULL;
 	if (wide)
 	{
-		nothers = find_wide(table, keys, n, entries, others);
+		/* the others may have slots */
+		nothers = keys[0].has_nulls ? find_wide(table, keys, n, entries, others, true) :
+			find_wide(table, keys, n, entries, others, false);
 		if (nothers == 0)
 			return 0;
 	}
@@ -824,26 +912,13 @@ group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by
 	return (int) table->nentries;
 }
 
-/*
- * List those of n rows, just found, that are the first of a group which is
- * resident now and was not when there were `before` groups; return how many.
- */
+/* List those of the rows looked for last that are the first of a resident group; return how many. */
 int
-group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows)
+group_table_added(GroupTable *table, uint16 *rows)
 {
-	int			k = 0;
+	memcpy(rows, table->added, sizeof(uint16) * table->nadded);
 
-	if (table->nentries == before)
-		return 0;
-	for (int i = 0; i < n; i++)
-	{
-		/* they are numbered in the order of rows */
-		if (entries[i] != NULL && ENTRY_HEAD(entries[i])->id == before + k)
-			rows[k++] = i;
-	}
-	Assert(before + k == table->nentries);
-
-	return k;
+	return table->nadded;
 }
 
 /* Entry i of the side table. */
@@ -928,7 +1003,7 @@ walk_wide(GroupTable *table, GroupWalk *walk, char **entries, int n)
 			continue;
 		}
 		walk->offset += pg_rightmost_one_pos64(made);
-		entries[found++] = table->wide + walk->offset++ * table->entry_size;
+		entries[found++] = table->wide + walk->offset++ * table->wide_stride;
 	}
 	return found;
 }
@@ -961,20 +1036,29 @@ group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
 	return found;
 }
 
-/* A key of n groups. */
-void
-group_table_keys(GroupTable *table, char *const *entries, int n, int key, Datum *values, bool *nulls)
+/* The only key of an entry that is states only. */
+static inline Datum
+wide_key(const GroupTable *table, const char *entry)
 {
-	for (int i = 0; i < n; i++)
-	{
-		values[i] = ENTRY_KEYS(entries[i])[key];
-		nulls[i] = (ENTRY_HEAD(entries[i])->nulls >> key & 1) != 0;
-	}
+	return (Datum) (table->wide_base + (Size) (entry - table->wide) / table->wide_stride);
 }
 
 Datum
 group_table_key(GroupTable *table, char *entry, int key, bool *isnull)
 {
+	if (table->wide_states && is_wide(table, entry))
+	{
+		*isnull = false;
+		return wide_key(table, entry);
+	}
 	*isnull = (ENTRY_HEAD(entry)->nulls >> key & 1) != 0;
 	return ENTRY_KEYS(entry)[key];
+}
+
+/* A key of n groups. */
+void
+group_table_keys(GroupTable *table, char *const *entries, int n, int key, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < n; i++)
+		values[i] = group_table_key(table, entries[i], key, &nulls[i]);
 }

@@ -38,7 +38,7 @@ extern void group_table_memory(GroupTable *table, StateMemory *memory);
 extern void group_table_set_apart(GroupTable *table, const Values *keys, int n, char **entries);
 extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
 extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id);
-extern int	group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows);
+extern int	group_table_added(GroupTable *table, uint16 *rows);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
 extern void group_table_expect(GroupTable *table, double groups);
