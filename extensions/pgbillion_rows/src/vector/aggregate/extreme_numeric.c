@@ -5,7 +5,7 @@
  *
  * Values of the display scale of the state are compared as integers, others by
  * PostgreSQL's numeric_cmp(). Of an array of integers, only the least or the
- * greatest of each group is compared with the state.
+ * greatest of each of a few groups is compared with the state.
  *
  *-------------------------------------------------------------------------
  */
@@ -59,29 +59,8 @@ replace(VectorAgg *agg, char *entry, Datum value, int64 decimal, int scale)
 	state->scale = scale;
 }
 
-static void
-advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups, bool larger)
-{
-	char	  **entries = groups->single == NULL ? group_entries(groups, n) : NULL;
-
-	for (int i = 0; i < n; i++)
-	{
-		char	   *entry = entries == NULL ? groups->single : entries[i];
-		NumericState *state = (NumericState *) (entry + agg->offset);
-		int64 decimal = 0;
-		int			scale;
-
-		if (argument->has_nulls && argument->nulls[i])
-			continue;
-		if (!decimal_decode(argument->values[i], &decimal, &scale))
-			scale = -1;
-		if (!stays(state, argument->values[i], decimal, scale, larger))
-			replace(agg, entry, argument->values[i], decimal, scale);
-	}
-}
-
-/* Show the state of an entry a value of an array. */
-static void
+/* Show the state of an entry an integer in units of 10^-scale. */
+static inline void
 show(VectorAgg *agg, char *entry, int64 decimal, int scale, bool larger)
 {
 	NumericState *state = (NumericState *) (entry + agg->offset);
@@ -93,6 +72,66 @@ show(VectorAgg *agg, char *entry, int64 decimal, int scale, bool larger)
 	value = NumericGetDatum(int64_div_fast_to_numeric(decimal, scale));
 	if (!stays(state, value, decimal, scale, larger))
 		replace(agg, entry, value, decimal, scale);
+	pfree(DatumGetPointer(value));
+}
+
+/* Show the state of one group the extreme of n integers. */
+static pg_attribute_always_inline void
+show_extreme(VectorAgg *agg, char *entry, const Decimals *decimals, int n, bool larger)
+{
+	int64		extreme = 0;
+	bool		found = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		int64		value = decimals->values[i];
+
+		if (decimals->has_nulls && decimals->nulls[i])
+			continue;
+		if (!found || (larger ? value > extreme : value < extreme))
+			extreme = value;
+		found = true;
+	}
+	if (found)
+		show(agg, entry, extreme, decimals->scale, larger);
+}
+
+static pg_attribute_always_inline void
+advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups, bool larger)
+{
+	char	  **entries = groups->single == NULL ? group_entries(groups, n) : NULL;
+	Decimals	decimals;
+	Values		argument;
+
+	if (vector_expr_decimals(agg->argument, batch, rows, n, &decimals))
+	{
+		if (entries == NULL)
+		{
+			show_extreme(agg, groups->single, &decimals, n, larger);
+			return;
+		}
+		for (int i = 0; i < n; i++)
+		{
+			if (!decimals.has_nulls || !decimals.nulls[i])
+				show(agg, entries[i], decimals.values[i], decimals.scale, larger);
+		}
+		return;
+	}
+	vector_expr_eval(agg->argument, batch, rows, n, &argument);
+	for (int i = 0; i < n; i++)
+	{
+		char	   *entry = entries == NULL ? groups->single : entries[i];
+		NumericState *state = (NumericState *) (entry + agg->offset);
+		int64 decimal = 0;
+		int			scale;
+
+		if (argument.has_nulls && argument.nulls[i])
+			continue;
+		if (!decimal_decode(argument.values[i], &decimal, &scale))
+			scale = -1;
+		if (!stays(state, argument.values[i], decimal, scale, larger))
+			replace(agg, entry, argument.values[i], decimal, scale);
+	}
 }
 
 /* Of n elements of an array, the extreme of each group, or of all (groups->nids is 0), above the base. */
@@ -222,15 +261,15 @@ value_of(void *state)
 }
 
 static void
-larger(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
+larger(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
-	advance(agg, argument, n, groups, true);
+	advance(agg, batch, rows, n, groups, true);
 }
 
 static void
-smaller(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
+smaller(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
-	advance(agg, argument, n, groups, false);
+	advance(agg, batch, rows, n, groups, false);
 }
 
 static Datum
@@ -247,7 +286,7 @@ const AggKind extreme_numeric_kinds[] = {
 		.transitions = {F_NUMERIC_LARGER},
 		.state_size = sizeof(NumericState),
 		.uses_ids = true,
-		.advance = larger,
+		.advance_batch = larger,
 		.advance_packed = larger_array,
 		.combine = combine_larger,
 		.apart = value_of,
@@ -257,7 +296,7 @@ const AggKind extreme_numeric_kinds[] = {
 		.transitions = {F_NUMERIC_SMALLER},
 		.state_size = sizeof(NumericState),
 		.uses_ids = true,
-		.advance = smaller,
+		.advance_batch = smaller,
 		.advance_packed = smaller_array,
 		.combine = combine_smaller,
 		.apart = value_of,

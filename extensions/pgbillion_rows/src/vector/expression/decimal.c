@@ -311,12 +311,9 @@ rescale(DecimalSum *sum, int scale, MemoryContext context)
 	sum->scale = scale;
 }
 
-/*
- * Add a value that decimal_decode() gave, or the sum of `count` such values.
- * Should the sum overflow, what is there goes to a numeric in `context`.
- */
+/* The same at any scale. Should the sum overflow, what is there goes to a numeric in `context`. */
 void
-decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context)
+decimal_sum_add_rescaled(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context)
 {
 	int128		scaled = value;
 	int128		total;

@@ -32,12 +32,31 @@ typedef struct DecimalSum
 
 extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
 extern int64 decimal_unit(int digits);
-extern void decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context);
 extern void decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context);
 extern void decimal_sum_combine(DecimalSum *sum, const DecimalSum *other, MemoryContext context);
 extern Datum decimal_serialize_sum(const DecimalSum *sum);
 extern Datum decimal_serialize_int128(int64 count, int128 sum);
 extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares);
+
+extern void decimal_sum_add_rescaled(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context);
+
+/*
+ * Add a value that decimal_decode() gave, or the sum of `count` such values;
+ * memory of the sum is allocated in `context`.
+ */
+static inline void
+decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context)
+{
+	int128		total;
+
+	if (likely(scale == sum->scale && !__builtin_add_overflow(sum->sum, (int128) value, &total)))
+	{
+		sum->count += count;
+		sum->sum = total;
+	}
+	else
+		decimal_sum_add_rescaled(sum, value, count, scale, context);
+}
 
 /* The layout of a numeric's first word; private to numeric.c. */
 #define HEADER_KIND(h) ((h) & 0xC000)

@@ -20,6 +20,9 @@
 /* Zeros, as an array of any elements and codes. */
 static const char zeros[BATCH_ROWS * sizeof(uint64)] __attribute__((aligned(64)));
 
+/* Two to that power is how many numerics are remembered while a batch's are made. */
+#define MADE_BITS 8
+
 /* A value of variable length, without an alignment. */
 static const char empty_string[] = {0x03};
 
@@ -144,21 +147,46 @@ fill_integers(const SegmentSource *source, const ColumnState *state, const char 
 	}
 }
 
-/* Numerics, allocated in the batch's memory; of rows that are not NULL. */
+/* A numeric that was made for a row before; value 0: there is none. */
+typedef struct MadeNumeric
+{
+	uint64		element;
+	Datum		value;
+} MadeNumeric;
+
+/*
+ * Numerics, allocated in the batch's memory; of rows that are not NULL. Most
+ * columns repeat prices, rates and the like, and rows with the same element
+ * share one.
+ */
 static void
 fill_decimals(const SegmentSource *source, const SegmentColumn *column, const ColumnState *state, int n,
 			  Datum *values)
 {
+	MadeNumeric made[1 << MADE_BITS];
+
+	memset(made, 0, sizeof(made));
 	for (int i = 0; i < n; i++)
 	{
 		int			row = window_row(source, i);
+		uint64		element;
+		MadeNumeric *slot;
 
 		if (column->nulls != NULL && column->nulls[row])
+		{
 			values[i] = (Datum) 0;
-		else
-			values[i] = NumericGetDatum(int64_div_fast_to_numeric((int64) ((uint64) state->base +
-																		   column_element(column->array, state->width, row)),
-																  state->scale));
+			continue;
+		}
+		element = column_element(column->array, state->width, row);
+		/* the high bits of a product by 2^64 / golden ratio */
+		slot = &made[element * UINT64CONST(0x9E3779B97F4A7C15) >> (64 - MADE_BITS)];
+		if (slot->value == (Datum) 0 || slot->element != element)
+		{
+			slot->element = element;
+			slot->value = NumericGetDatum(int64_div_fast_to_numeric((int64) ((uint64) state->base + element),
+																	state->scale));
+		}
+		values[i] = slot->value;
 	}
 }
 
