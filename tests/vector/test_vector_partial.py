@@ -101,13 +101,14 @@ def test_one_process_keeps_the_order(vectors: Connection) -> None:
     fill(vectors, known="-i", rest="CASE WHEN i % 100 = 0 THEN i % 7 ELSE i END", count=1_000_000)
     vectors.execute("ANALYZE data; SET max_parallel_workers_per_gather = 0; SET enable_sort = off")
     number = "CASE WHEN f > 500 THEN k::numeric(12, 1) ELSE k::numeric(12, 2) END"
-    # a constant key is none, but the column that it is made of is one: PostgreSQL merges what a process has grouped
+    # from 18 on a constant key is none, but the column that it is made of is one: PostgreSQL merges what a process has
+    # grouped, so that it may stop grouping
     for output, grouped, stops in (
         ("sum(f)", "k", False),
         ("avg(f)", "k", False),
         (f"min({number})", "k", False),
         (f"{number}, count(*)", number, False),
-        ("k, count(f), max(x)", "k", True),
+        ("k, count(f), max(x)", "k", vectors.info.server_version >= 180000),
     ):
         query = f"SELECT x + 0, {output} FROM data WHERE x + 0 = 0 GROUP BY x + 0, {grouped}"
         plans.switch(vectors, True)
