@@ -65,21 +65,22 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "sorts": Campaign(("tests/vector/test_sorts.py::test_generated",), {"PGBILLION_TEST_SORTS": "1000"}, ROWS),
     "subqueries": Campaign(
         ("tests/vector/test_memoize_subqueries.py::test_generated_queries",),
-        {"PGBILLION_TEST_SUBQUERIES": "2000"},
+        {"PGBILLION_TEST_SUBQUERIES": "10000"},
         ROWS,
     ),
     "conditions": Campaign(
         ("tests/vector/test_vector_subqueries.py::test_generated_queries",),
-        {"PGBILLION_TEST_SUBQUERIES": "2000"},
+        {"PGBILLION_TEST_SUBQUERIES": "10000"},
         ROWS,
     ),
     "grouping-sets": Campaign(
-        ("tests/vector/test_vector_grouping_sets.py::test_generated",), {"PGBILLION_TEST_GROUPING_SETS": "3000"}, ROWS
+        ("tests/vector/test_vector_grouping_sets.py::test_generated",), {"PGBILLION_TEST_GROUPING_SETS": "15000"}, ROWS
     ),
     "branches": Campaign(
-        ("tests/vector/test_vector_branches.py::test_by_chance",), {"PGBILLION_TEST_BRANCHES": "2000"}, ROWS
+        ("tests/vector/test_vector_branches.py::test_by_chance",), {"PGBILLION_TEST_BRANCHES": "10000"}, ROWS
     ),
-    "loops": Campaign(("tests/vector/test_nested_loops.py::test_generated",), {"PGBILLION_TEST_LOOPS": "2000"}, ROWS),
+    "guarded": Campaign(("tests/vector/test_vector_guarded.py",), {"PGBILLION_TEST_GUARDED": "5000"}, ROWS),
+    "loops": Campaign(("tests/vector/test_nested_loops.py::test_generated",), {"PGBILLION_TEST_LOOPS": "6000"}, ROWS),
     "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
     "mixed-joins": Campaign(("tests/vector/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),

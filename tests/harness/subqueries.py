@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
+
+from . import outcomes
 
 # o: outer rows, of which several have the same values; i: inner ones; e: none
 TABLES = """
@@ -56,6 +59,22 @@ def settings_by_chance(chance: random.Random) -> str:
         f"SET work_mem = '{memory}'; SET max_parallel_workers_per_gather = {workers}; SET parallel_setup_cost = 20;"
         f" SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET search_path = {path};"
     )
+
+
+_TABLE = re.compile(r"\b(FROM|JOIN) ([oi])\b(?!\.)(?: ([px])\b)?")
+
+
+def way_by_chance(chance: random.Random, query: str) -> tuple[str, str]:
+    """How a query is read, and the query; of one that is run again, some tables have other rows each time."""
+    way = chance.choice(outcomes.WAYS)
+    if way == outcomes.AGAIN and chance.random() < 0.7:
+        changing = chance.choice(("o", "i"))
+        query = _TABLE.sub(lambda found: found[0] if found[2] != changing else _of_again(found), query)
+    return way, query
+
+
+def _of_again(found: re.Match[str]) -> str:
+    return f"{found[1]} (SELECT * FROM {found[2]} z WHERE z.id % 3 <> again.n - 1) {found[3] or found[2]}"
 
 
 class SubqueryGenerator:

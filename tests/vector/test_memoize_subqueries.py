@@ -14,9 +14,9 @@ import pytest
 
 from harness import servers
 from harness.amount import Count, amount
-from harness.outcomes import agreed, explained_each, outcome
+from harness.outcomes import agreed, both, explained_each, leaving_nothing, outcome
 from harness.servers import one
-from harness.subqueries import SMALL, TABLES, SubqueryGenerator, settings_by_chance
+from harness.subqueries import SMALL, TABLES, SubqueryGenerator, settings_by_chance, way_by_chance
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
@@ -381,23 +381,26 @@ def test_what_costs_next_to_nothing(remembering: Connection) -> None:
 # generated
 
 
-def test_generated_queries(remembering: Connection, tell: Callable[[str], None], counted: Count) -> None:
+def test_generated_queries(
+    remembering: Connection, cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count
+) -> None:
     generator = SubqueryGenerator(SEED)
     chance = generator.chance
     used = explained = errors = 0
-    for number in range(QUERIES):
-        query, settings = generator.query(), settings_by_chance(chance)
-        settings += f" SET pgbillion_rows.vector_scan = {chance.choice(('on', 'on', 'force'))};"
-        mode = "SET pgbillion_rows.memoize_subqueries = "
-        core = outcome(remembering, query, f"{settings} {mode}off;")
-        ours = outcome(remembering, query, f"{settings} {mode}{chance.choice(('on', 'force', 'force'))};")
-        agreed(core, ours, f"seed {SEED}, number {number}: {settings} {query}")
-        errors += isinstance(core, str)
-        if number % explained_each(QUERIES) == 0:
-            remembering.execute(f"SAVEPOINT explained; {settings} {mode}force".encode())
-            used += remembered(remembering, query) != []
-            remembering.execute("ROLLBACK TO explained")
-            explained += 1
+    with leaving_nothing(cluster, tables):
+        for number in range(QUERIES):
+            query, settings = generator.query(), settings_by_chance(chance)
+            settings += f" SET pgbillion_rows.vector_scan = {chance.choice(('on', 'on', 'force'))};"
+            mode = "SET pgbillion_rows.memoize_subqueries = "
+            forced = f"{settings} {mode}{chance.choice(('on', 'force', 'force'))};"
+            way, text = way_by_chance(chance, query)
+            core = both(remembering, text, f"{settings} {mode}off;", forced, way, f"seed {SEED}, number {number}")
+            errors += isinstance(core, str)
+            if number % explained_each(QUERIES) == 0:
+                remembering.execute(f"SAVEPOINT explained; {settings} {mode}force".encode())
+                used += remembered(remembering, query) != []
+                remembering.execute("ROLLBACK TO explained")
+                explained += 1
     tell(f"seed {SEED}: {QUERIES} queries, {used} of {explained} remember something, {errors} end with an error")
     counted({"queries with subqueries": QUERIES})
     assert used > explained * 0.5

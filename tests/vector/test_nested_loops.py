@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from harness import servers
 from harness.amount import Count, amount
-from harness.outcomes import agreed, explained_each, outcome
+from harness.outcomes import (
+    CANCELED,
+    QUERY_CANCELED,
+    WAYS,
+    WHOLE,
+    agreed,
+    canceled,
+    explained_each,
+    leaving_nothing,
+    outcome,
+)
 from harness.servers import one
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
@@ -188,7 +199,6 @@ EQUALITIES = (
     "{a}.k = {b}.k AND {a}.m = {b}.m",
 )  # fmt: skip
 OTHERS = ("{a}.m <> {b}.m", "{a}.v > {b}.v", "{a}.t < {b}.t", "({a}.m = 1 OR {b}.m > 2)", "{b}.v IS NOT NULL")
-CANCELED = "57014"
 WITH = (
     "WITH few AS MATERIALIZED (SELECT k, m, t, v FROM counted WHERE m < 7), totals AS MATERIALIZED (SELECT k, m,"
     " max(t) AS t, sum(v) AS v FROM unknown GROUP BY k, m), missing AS MATERIALIZED (SELECT k, m, t, v FROM unknown"
@@ -253,47 +263,54 @@ def generated(chance: random.Random) -> str:
     return f"{WITH} {above.format(text=text, last=names[-1], every=every)}"
 
 
-def test_generated(conn: Connection, tell: Callable[[str], None], counted: Count) -> None:
+def test_generated(
+    conn: Connection, cluster: Cluster, database: str, tell: Callable[[str], None], counted: Count
+) -> None:
     conn.prepare_threshold = None
     chance = random.Random(SEED)
     numbers = {"queries": 0, "explained": 0, "with replaced loops": 0, "in parallel plans": 0, "with 64 kB": 0}
     numbers["that PostgreSQL did not end"] = 0
     conn.execute("SET statement_timeout = '1s'")
     conn.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
-    conn.execute("BEGIN")
+    conn.execute("CREATE SCHEMA loops; SET search_path = loops; BEGIN")
     make(conn)
-    for number in range(QUERIES):
-        query = generated(chance)
-        little = chance.random() < 0.3
-        settings = {
-            "work_mem": "'64kB'" if little else "'4MB'",
-            "max_parallel_workers_per_gather": chance.choice((0, 0, 0, 0, 0, 2)),
-            "enable_memoize": chance.choice(("on", "off")),
-            "pgbillion_rows.vector_join": chance.choice(("off", "off", "on")),
-        }
-        before = " ".join(f"SET {name} = {value};" for name, value in settings.items())
-        core = outcome(conn, query, f"{before} SET pgbillion_rows.enable = off;")
-        ours = outcome(conn, query, before)
-        numbers["queries"] += 1
-        if isinstance(core, str):
-            # what is replaced may take long for PostgreSQL
-            assert core.startswith(CANCELED), f"{core}: {query}"
-            numbers["that PostgreSQL did not end"] += 1
-            continue
-        if isinstance(ours, str) and ours.startswith(CANCELED):
-            ours = outcome(conn, query, f"{before} SET statement_timeout = '120s';")
-        agreed(core, ours, f"seed {SEED}, number {number}: {before} {query}")
-        if number % explained_each(QUERIES):
-            continue
-        conn.execute(f"SAVEPOINT explained; {before}".encode())
-        text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query))
-        replaced = "is replaced with a hash join" in text
-        found = plans.nodes(plans.explain(conn, query)) if replaced else []
-        numbers["explained"] += 1
-        numbers["with replaced loops"] += replaced
-        numbers["in parallel plans"] += replaced and any(node["Node Type"].startswith("Gather") for node in found)
-        numbers["with 64 kB"] += replaced and little
-        conn.execute("ROLLBACK TO explained")
+    with leaving_nothing(cluster, database):
+        for number in range(QUERIES):
+            query = generated(chance)
+            little = chance.random() < 0.3
+            settings = {
+                "work_mem": "'64kB'" if little else "'4MB'",
+                "max_parallel_workers_per_gather": chance.choice((0, 0, 0, 0, 0, 2)),
+                "enable_memoize": chance.choice(("on", "off")),
+                "pgbillion_rows.vector_join": chance.choice(("off", "off", "on")),
+            }
+            before = " ".join(f"SET {name} = {value};" for name, value in settings.items())
+            way = chance.choice(WAYS)
+            where = f"seed {SEED}, number {number}, {way}: {before} {query}"
+            start = time.perf_counter()
+            core = outcome(conn, query, f"{before} SET pgbillion_rows.enable = off;", WHOLE if way == CANCELED else way)
+            seconds = time.perf_counter() - start
+            numbers["queries"] += 1
+            if isinstance(core, str):
+                # what is replaced may take long for PostgreSQL
+                assert core.startswith(QUERY_CANCELED), f"{core}: {where}"
+                numbers["that PostgreSQL did not end"] += 1
+                continue
+            if way == CANCELED:
+                canceled(conn, query, before, chance.uniform(0, seconds))
+            ours = outcome(conn, query, f"{before} SET statement_timeout = '120s';", WHOLE if way == CANCELED else way)
+            agreed(core, ours, where)
+            if number % explained_each(QUERIES):
+                continue
+            conn.execute(f"SAVEPOINT explained; {before}".encode())
+            text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query))
+            replaced = "is replaced with a hash join" in text
+            found = plans.nodes(plans.explain(conn, query)) if replaced else []
+            numbers["explained"] += 1
+            numbers["with replaced loops"] += replaced
+            numbers["in parallel plans"] += replaced and any(node["Node Type"].startswith("Gather") for node in found)
+            numbers["with 64 kB"] += replaced and little
+            conn.execute("ROLLBACK TO explained")
     tell(f"seed {SEED}: {numbers}")
     counted(numbers)
     assert numbers["with replaced loops"] > numbers["explained"] * 0.2, f"seed {SEED}: {numbers}"

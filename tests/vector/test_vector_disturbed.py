@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -27,6 +26,7 @@ import pytest
 from harness import servers, sessions, vector_compare, vector_tables
 from harness.amount import Count, amount
 from harness.join_queries import JoinQuery, MixedGenerator, schema
+from harness.outcomes import leaving_nothing
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from pgbillion.common.connection import Connection
@@ -43,8 +43,6 @@ JOINED = schema(SEED)
 PATIENCE = "3s"
 # more than this would be memory that queries have left behind
 KEPT_BYTES = 8 * 2**20
-# what a server says of a resource that its owner has forgotten, or of its own end
-BAD_LINES = re.compile(r"PANIC|TRAP:|terminated by signal|leak|still referenced|problem in alloc set|lost track")
 
 FORCED = (("pgbillion_rows.vector_aggregate", "force"), ("pgbillion_rows.vector_join", "force"))
 
@@ -212,24 +210,13 @@ DISTURBED = pytest.mark.parametrize(
 )
 
 
-@contextmanager
-def leaving_nothing(cluster: Cluster) -> Iterator[None]:
-    """What is run has left no file, and nothing in the server's log that tells of something forgotten."""
-    log_before = len(cluster.log.read_text(encoding="utf-8", errors="replace"))
-    yield
-    with cluster.connect(DATABASE) as conn:
-        assert servers.one(conn, "SELECT count(*) FROM pg_ls_tmpdir()") == 0
-    log = cluster.log.read_text(encoding="utf-8", errors="replace")[log_before:]
-    assert [line for line in log.splitlines() if BAD_LINES.search(line)] == []
-
-
 @DISTURBED
 def test_a_disturbed_query_leaves_nothing_behind(
     own_cluster: Cluster, disturb: Disturb, allowed: set[str], tell: Callable[[str], None], counted: Count
 ) -> None:
     chance, tally = random.Random(SEED), Counter[str]()
     generator = Generator(SEED)
-    with leaving_nothing(own_cluster), session(own_cluster) as conn:
+    with leaving_nothing(own_cluster, DATABASE), session(own_cluster) as conn:
         kept = 0
         for number in range(QUERIES):
             query = generator.query(number)
@@ -272,7 +259,7 @@ def test_a_disturbed_join_leaves_nothing_behind(
     """The same for joins: their tables, what they spill and what the processes of a plan share."""
     chance, tally = random.Random(SEED), Counter[str]()
     generator = MixedGenerator(SEED, JOINED, exact=True)
-    with leaving_nothing(own_cluster), session(own_cluster) as conn:
+    with leaving_nothing(own_cluster, DATABASE), session(own_cluster) as conn:
         conn.execute("SET search_path = joins")
         kept = 0
         for number in range(QUERIES):

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable
 
 import pytest
 
 from harness.amount import Count, amount
-from harness.outcomes import agreed, explained_each, outcome
+from harness.outcomes import AGAIN, WAYS, explained_each, leaving_nothing
+from harness.outcomes import both as compared
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 from test_vector_answers import both, in_parallel, make, vectors
 from test_vector_finalize import little_memory
 
@@ -192,47 +195,56 @@ def test_nearly_as_many_groups_as_rows(vectors: Connection) -> None:
     both(vectors, "SELECT t, grp, sum(x) FROM data GROUP BY ROLLUP (t, grp)")
 
 
-def test_generated(vectors: Connection, tell: Callable[[str], None], counted: Count) -> None:
+def generated(chance: random.Random) -> str:
+    keys = chance.sample(KEYS, chance.randint(1, 4))
+    kind = chance.choice(("ROLLUP", "CUBE", "GROUPING SETS"))
+    if kind == "GROUPING SETS":
+        some = [chance.sample(keys, chance.randint(0, len(keys))) for _ in range(chance.randint(1, 4))]
+        sets = ", ".join(f"({', '.join(one)})" for one in some)
+        keys = [key for key in keys if any(key in one for one in some)]
+    else:
+        sets = ", ".join(keys)
+    outputs = [*chance.sample(keys, chance.randint(0, len(keys))), *chance.sample(AGGREGATES, chance.randint(0, 4))]
+    if keys and chance.random() < 0.5:
+        outputs.append(f"grouping({', '.join(chance.sample(keys, chance.randint(1, len(keys))))})")
+    query = f"SELECT {', '.join(outputs) or '1'} FROM data"
+    if chance.random() < 0.3:
+        query = query.replace("data", "data LEFT JOIN groups g USING (grp)")
+        query = query.replace("SELECT ", "SELECT max(g.name), ")
+    if chance.random() < 0.3:
+        query += f" WHERE {chance.choice(('id < 0', 'id % 2 = 0', 'x > 0 AND t IS NOT NULL', 'grp = 3'))}"
+    query += f" GROUP BY {kind} ({sets})"
+    if chance.random() < 0.3:
+        query += f" HAVING {chance.choice(('count(*) > 20', 'sum(x) IS NOT NULL', 'max(t) > min(t)'))}"
+    return query
+
+
+def test_generated(
+    vectors: Connection, cluster: Cluster, database: str, tell: Callable[[str], None], counted: Count
+) -> None:
     fill(vectors)
     # most queries are over few rows, so that more of them are compared in a minute
     vectors.execute("CREATE TABLE few AS TABLE data LIMIT 300; ANALYZE few; BEGIN")
     chance = random.Random(SEED)
     vectorized = explained = 0
-    for number in range(QUERIES):
-        keys = chance.sample(KEYS, chance.randint(1, 4))
-        kind = chance.choice(("ROLLUP", "CUBE", "GROUPING SETS"))
-        if kind == "GROUPING SETS":
-            some = [chance.sample(keys, chance.randint(0, len(keys))) for _ in range(chance.randint(1, 4))]
-            sets = ", ".join(f"({', '.join(one)})" for one in some)
-            keys = [key for key in keys if any(key in one for one in some)]
-        else:
-            sets = ", ".join(keys)
-        outputs = [*chance.sample(keys, chance.randint(0, len(keys))), *chance.sample(AGGREGATES, chance.randint(0, 4))]
-        if keys and chance.random() < 0.5:
-            outputs.append(f"grouping({', '.join(chance.sample(keys, chance.randint(1, len(keys))))})")
-        query = f"SELECT {', '.join(outputs) or '1'} FROM data"
-        if chance.random() < 0.3:
-            query = query.replace("data", "data LEFT JOIN groups g USING (grp)")
-            query = query.replace("SELECT ", "SELECT max(g.name), ")
-        if chance.random() < 0.3:
-            query += f" WHERE {chance.choice(('id < 0', 'id % 2 = 0', 'x > 0 AND t IS NOT NULL', 'grp = 3'))}"
-        query += f" GROUP BY {kind} ({sets})"
-        if chance.random() < 0.3:
-            query += f" HAVING {chance.choice(('count(*) > 20', 'sum(x) IS NOT NULL', 'max(t) > min(t)'))}"
-        settings = (
-            f"SET enable_hashagg = {chance.choice(('on', 'on', 'off'))};"
-            f" SET max_parallel_workers_per_gather = {chance.choice((0, 0, 0, 0, 0, 0, 0, 2))};"
-            f" SET work_mem = '{chance.choice(('64kB', '4MB', '4MB'))}';"
-        )
-        if number % 8:
-            query = query.replace("data", "few")
-        core = outcome(vectors, query, f"{settings} SET pgbillion_rows.enable = off;")
-        ours = outcome(vectors, query, settings)
-        agreed(core, ours, f"seed {SEED}, number {number}: {settings} {query}")
-        assert not isinstance(core, str), core
-        if number % explained_each(QUERIES) == 0:
-            vectorized += combined(vectors, query)
-            explained += 1
+    with leaving_nothing(cluster, database):
+        for number in range(QUERIES):
+            query = text = generated(chance).replace("data", "few" if number % 8 else "data")
+            settings = (
+                f"SET enable_hashagg = {chance.choice(('on', 'on', 'off'))};"
+                f" SET max_parallel_workers_per_gather = {chance.choice((0, 0, 0, 0, 0, 0, 0, 2))};"
+                f" SET work_mem = '{chance.choice(('64kB', '4MB', '4MB'))}';"
+            )
+            way = chance.choice(WAYS)
+            if way == AGAIN and chance.random() < 0.7:
+                # other rows each time
+                text = re.sub("FROM (few|data)", r"FROM (SELECT * FROM \1 z WHERE z.id % 3 <> again.n) \1", query)
+            off = f"{settings} SET pgbillion_rows.enable = off;"
+            core = compared(vectors, text, off, settings, way, f"seed {SEED}, number {number}")
+            assert not isinstance(core, str), core
+            if number % explained_each(QUERIES) == 0:
+                vectorized += combined(vectors, query)
+                explained += 1
     vectors.execute("ROLLBACK")
     tell(f"seed {SEED}: {QUERIES} queries, {vectorized} of {explained} grouped by vectors first")
     counted({"queries": QUERIES})

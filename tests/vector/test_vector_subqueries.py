@@ -14,9 +14,9 @@ import pytest
 
 from harness import servers
 from harness.amount import Count, amount
-from harness.outcomes import agreed, explained_each, outcome
+from harness.outcomes import agreed, both, explained_each, leaving_nothing, outcome
 from harness.servers import one
-from harness.subqueries import SMALL, TABLES, SubqueryGenerator, settings_by_chance
+from harness.subqueries import SMALL, TABLES, SubqueryGenerator, settings_by_chance, way_by_chance
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
@@ -339,56 +339,63 @@ def test_little_memory(vectors: Connection) -> None:
     assert with_subqueries(vectors, query) != []
 
 
-def test_generated_queries(vectors: Connection, tell: Callable[[str], None], counted: Count) -> None:
-    generator = SubqueryGenerator(SEED)
+def generated(generator: SubqueryGenerator) -> str:
     chance = generator.chance
     distinct = "(SELECT DISTINCT k FROM i) p"
     columns = "id, k, n, s, a, f"
     several = f"(SELECT {columns} FROM o UNION ALL SELECT {columns} FROM p) o"
-    used = explained = errors = 0
-    for number in range(QUERIES):
-        condition, other = generator.truth("o"), generator.truth("o")
-        kind = chance.choice(("JOIN", "LEFT JOIN"))
-        query = chance.choice(
-            (
-                f"SELECT o.k, count(*), sum(o.n), max(o.s) FROM o WHERE {condition} GROUP BY 1",
-                f"SELECT count(*), count(DISTINCT o.s) FROM o WHERE o.id % 3 = 1 AND {condition} AND o.k < 12",
-                f"SELECT o.id, p.v FROM o {kind} i p ON o.k = p.k AND {condition}",
-                f"SELECT o.k, count(p.v), sum(p.v) FROM o {kind} i p ON o.k = p.k AND p.v > 2 WHERE {condition}"
-                " GROUP BY 1",
-                f"SELECT o.s, count(*) FROM o JOIN {distinct} ON o.k = p.k WHERE {condition} GROUP BY 1",
-                f"SELECT count(*) FROM i p JOIN o ON o.k = p.k AND o.n < p.v AND {condition}",
-                f"SELECT count(*), sum(p.v) FROM i p WHERE EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
-                f"SELECT count(*), sum(p.v) FROM i p WHERE NOT EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
-                f"SELECT x, c FROM generate_series(1, 4) x, LATERAL (SELECT count(*) c FROM o WHERE o.id % 4 < x"
-                f" AND {condition} OFFSET 0) l",
-                f"SELECT o.k, count(*), sum(p.v) FROM o {kind} i p ON o.k = p.k WHERE {condition} AND ({other}) IS NOT"
-                " FALSE GROUP BY 1",
-                f"SELECT count(*), sum(p.v) FROM o JOIN i p ON o.k = p.k WHERE ({condition} AND p.v > 9)"
-                f" OR ({other} AND p.v < 2)",
-                f"SELECT o.k, count(DISTINCT p.v), sum(DISTINCT o.id) FROM o {kind} i p ON o.k = p.k AND {condition}"
-                " GROUP BY 1 HAVING count(DISTINCT o.s) > 1",
-                f"SELECT count(DISTINCT o.s), count(*) FROM o {kind} {distinct} ON o.k = p.k WHERE {condition}",
-                f"SELECT o.k, count(*), max(o.s) FROM {several} WHERE {condition} GROUP BY 1",
-                f"SELECT o.k, count(p.k), max(o.s) FROM {several} {kind} {distinct} ON o.k = p.k AND {condition}"
-                f" WHERE {other} GROUP BY 1",
-                f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT p.k, count(*), count(DISTINCT o.s) FROM o"
-                f" {kind} {distinct} ON o.k = p.k WHERE o.k NOT IN (SELECT k FROM i WHERE v > x * 3) AND {condition}"
-                " GROUP BY 1 ORDER BY 1, 2 LIMIT 3) l",
-                f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT count(*) FROM {several} {kind} {distinct}"
-                f" ON o.k = p.k AND o.n NOT IN (SELECT n FROM i WHERE v > x * 4) WHERE {condition} OFFSET 0) l",
-            )
+    condition, other = generator.truth("o"), generator.truth("o")
+    kind = chance.choice(("JOIN", "LEFT JOIN"))
+    return chance.choice(
+        (
+            f"SELECT o.k, count(*), sum(o.n), max(o.s) FROM o WHERE {condition} GROUP BY 1",
+            f"SELECT count(*), count(DISTINCT o.s) FROM o WHERE o.id % 3 = 1 AND {condition} AND o.k < 12",
+            f"SELECT o.id, p.v FROM o {kind} i p ON o.k = p.k AND {condition}",
+            f"SELECT o.k, count(p.v), sum(p.v) FROM o {kind} i p ON o.k = p.k AND p.v > 2 WHERE {condition} GROUP BY 1",
+            f"SELECT o.s, count(*) FROM o JOIN {distinct} ON o.k = p.k WHERE {condition} GROUP BY 1",
+            f"SELECT count(*) FROM i p JOIN o ON o.k = p.k AND o.n < p.v AND {condition}",
+            f"SELECT count(*), sum(p.v) FROM i p WHERE EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
+            f"SELECT count(*), sum(p.v) FROM i p WHERE NOT EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
+            f"SELECT x, c FROM generate_series(1, 4) x, LATERAL (SELECT count(*) c FROM o WHERE o.id % 4 < x"
+            f" AND {condition} OFFSET 0) l",
+            f"SELECT o.k, count(*), sum(p.v) FROM o {kind} i p ON o.k = p.k WHERE {condition} AND ({other}) IS NOT"
+            " FALSE GROUP BY 1",
+            f"SELECT count(*), sum(p.v) FROM o JOIN i p ON o.k = p.k WHERE ({condition} AND p.v > 9)"
+            f" OR ({other} AND p.v < 2)",
+            f"SELECT o.k, count(DISTINCT p.v), sum(DISTINCT o.id) FROM o {kind} i p ON o.k = p.k AND {condition}"
+            " GROUP BY 1 HAVING count(DISTINCT o.s) > 1",
+            f"SELECT count(DISTINCT o.s), count(*) FROM o {kind} {distinct} ON o.k = p.k WHERE {condition}",
+            f"SELECT o.k, count(*), max(o.s) FROM {several} WHERE {condition} GROUP BY 1",
+            f"SELECT o.k, count(p.k), max(o.s) FROM {several} {kind} {distinct} ON o.k = p.k AND {condition}"
+            f" WHERE {other} GROUP BY 1",
+            f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT p.k, count(*), count(DISTINCT o.s) FROM o"
+            f" {kind} {distinct} ON o.k = p.k WHERE o.k NOT IN (SELECT k FROM i WHERE v > x * 3) AND {condition}"
+            " GROUP BY 1 ORDER BY 1, 2 LIMIT 3) l",
+            f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT count(*) FROM {several} {kind} {distinct}"
+            f" ON o.k = p.k AND o.n NOT IN (SELECT n FROM i WHERE v > x * 4) WHERE {condition} OFFSET 0) l",
         )
-        settings = f"{settings_by_chance(chance)} SET pgbillion_rows.columns = {chance.choice(('on', 'off'))};"
-        core = outcome(vectors, query, f"{settings} {switched('off')}")
-        ours = outcome(vectors, query, f"{settings} {switched(chance.choice(('on', 'force', 'force')))}")
-        agreed(core, ours, f"seed {SEED}, number {number}: {settings} {query}")
-        errors += isinstance(core, str)
-        if number % explained_each(QUERIES) == 0:
-            vectors.execute(f"SAVEPOINT explained; {settings} {switched('force')}".encode())
-            used += with_subqueries(vectors, query) != []
-            vectors.execute("ROLLBACK TO explained")
-            explained += 1
+    )
+
+
+def test_generated_queries(
+    vectors: Connection, cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count
+) -> None:
+    generator = SubqueryGenerator(SEED)
+    chance = generator.chance
+    used = explained = errors = 0
+    with leaving_nothing(cluster, tables):
+        for number in range(QUERIES):
+            query = generated(generator)
+            settings = f"{settings_by_chance(chance)} SET pgbillion_rows.columns = {chance.choice(('on', 'off'))};"
+            forced = f"{settings} {switched(chance.choice(('on', 'force', 'force')))}"
+            way, text = way_by_chance(chance, query)
+            core = both(vectors, text, f"{settings} {switched('off')}", forced, way, f"seed {SEED}, number {number}")
+            errors += isinstance(core, str)
+            if number % explained_each(QUERIES) == 0:
+                vectors.execute(f"SAVEPOINT explained; {settings} {switched('force')}".encode())
+                used += with_subqueries(vectors, query) != []
+                vectors.execute("ROLLBACK TO explained")
+                explained += 1
     tell(
         f"seed {SEED}: {QUERIES} queries, {used} of {explained} with vectors around subqueries,"
         f" {errors} end with an error"
