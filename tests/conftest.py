@@ -147,7 +147,8 @@ def conn(cluster: Cluster, database: str, request: pytest.FixtureRequest) -> Ite
             conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(prepared)))
         if CHECKED and request.path.parent.name not in _QUERIES:
             assert invariants.index_errors(conn, parents=False) == []
-            assert invariants.reference_errors(conn) == []
+            # PostgreSQL's own objects are looked at when the module is over
+            assert invariants.reference_errors(conn, own=False) == []
         for schema in _schemas(conn) - before:
             conn.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 

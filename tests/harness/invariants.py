@@ -75,15 +75,34 @@ def heap_errors(conn: Connection) -> list[str]:
     ]
 
 
-def reference_errors(conn: Connection) -> list[str]:
-    """Catalogue rows that refer to an object that is not there: core's own oidjoins test, and dependencies."""
-    queries = [
-        (_array_join if row[4] else _plain_join)(*row)
-        for row in conn.execute(
-            "SELECT fktable::regclass::text, fkcols, pktable::regclass::text, pkcols, is_array, is_opt"
-            " FROM pg_get_catalog_foreign_keys()"
-        ).fetchall()
-    ]
+def reference_errors(conn: Connection, *, own: bool = True) -> list[str]:
+    """Catalogue rows that refer to an object that is not there: core's own oidjoins test, and dependencies.
+
+    Without ``own``, references of PostgreSQL's own objects are not looked at.
+    """
+    which = (conn.info.server_version, own)
+    if which not in _QUERIES:
+        _QUERIES[which] = _reference_query(conn, own)
+    found = conn.execute(_QUERIES[which]).fetchall()
+    return [str((what, row or _row(conn, table, place))) for what, row, table, place in found]
+
+
+def _row(conn: Connection, table: str, place: str) -> str | None:
+    query = sql.SQL("SELECT fk::text FROM {} fk WHERE ctid = {}").format(sql.SQL(table), sql.Literal(place))
+    row = conn.execute(query).fetchone()
+    return row[0] if row else None
+
+
+# by the server's version, on which alone they depend
+_QUERIES: dict[tuple[int, bool], str] = {}
+
+
+def _reference_query(conn: Connection, own: bool) -> str:
+    """Return a query of what refers to nothing, its row, or the row's table and place.
+
+    References by OID alone, which are nearly all, are looked up together in one hash table of all objects: planning a
+    join for each of them would take most of the time.
+    """
     targets = [
         name
         for (name,) in conn.execute(
@@ -92,14 +111,60 @@ def reference_errors(conn: Connection) -> list[str]:
             " 'pg_catalog'::regnamespace"
         ).fetchall()
     ]
-    for pair in (
+    objects = [f"SELECT '{target}'::regclass::oid, oid FROM {target}" for target in targets]
+    classes = ", ".join(f"'{target}'::regclass" for target in targets)
+    wanted = (
+        {} if own else dict.fromkeys(targets, "WHERE fk.oid >= 16384") | {"pg_attribute": "WHERE fk.attrelid >= 16384"}
+    )
+    plain: dict[str, list[str]] = {}
+    references: list[str] = []
+    others: list[sql.Composable] = []
+    for table, columns, target, keys, many, optional in conn.execute(
+        "SELECT fktable::regclass::text, fkcols, pktable::regclass::text, pkcols, is_array, is_opt"
+        " FROM pg_get_catalog_foreign_keys()"
+    ).fetchall():
+        if keys != ["oid"]:
+            others.append((_array_join if many else _plain_join)(table, columns, target, keys, many, optional))
+            continue
+        (column,) = columns
+        value = "one::oid" if many else f"fk.{column}::oid"
+        value = f"NULLIF({value}, 0)" if optional else f"COALESCE({value}, 0)"
+        reference = f"'{table} ({column})', '{target}'::regclass::oid, {value}"
+        if many:
+            source = f"{table} fk, unnest(fk.{column}) one {wanted.get(table, '')}"
+            references.append(f"SELECT '{table}'::regclass::oid, fk.ctid, {reference} FROM {source}")
+        else:
+            plain.setdefault(table, []).append(f"({reference})")
+    references += [
+        f"SELECT '{table}'::regclass::oid, fk.ctid, one.*"
+        f" FROM {table} fk, LATERAL (VALUES {', '.join(rows)}) one {wanted.get(table, '')}"
+        for table, rows in plain.items()
+    ]
+    for table, class_column, object_column in (
         ("pg_depend", "classid", "objid"),
         ("pg_depend", "refclassid", "refobjid"),
         ("pg_shdepend", "classid", "objid"),
         ("pg_description", "classoid", "objoid"),
     ):
-        queries.extend(_pair(*pair, target) for target in targets)
-    return [str(row) for row in conn.execute(sql.SQL(" UNION ALL ").join([*queries, _CONSISTENCY]))]
+        here = (
+            "AND dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+            if table == "pg_shdepend"
+            else ""
+        )
+        references.append(
+            f"SELECT '{table}'::regclass::oid, fk.ctid, '{table} ({object_column})', {class_column},"
+            f" NULLIF({object_column}, 0) FROM {table} fk WHERE {class_column} IN ({classes}) {here}"
+        )
+    rest = sql.SQL(" UNION ALL ").join([*others, _CONSISTENCY]).as_string(conn)
+    return (
+        f"WITH object (class, id) AS MATERIALIZED ({' UNION ALL '.join(objects)}),"
+        f" reference (source, place, what, class, id) AS ({' UNION ALL '.join(references)})"
+        " SELECT what || ' without its ' || class::regclass, NULL, source::regclass::text, place::text"
+        # OFFSET keeps the condition from being planned for each part of its own
+        " FROM (SELECT * FROM reference WHERE id IS NOT NULL OFFSET 0) one"
+        " WHERE (class, id) NOT IN (SELECT class, id FROM object)"
+        f" UNION ALL SELECT *, NULL, NULL FROM ({rest}) rest"
+    )
 
 
 # Facts that no foreign key expresses and that other sessions rely on.
@@ -226,17 +291,6 @@ def _array_join(
     ]
     equal.append(sql.SQL("pk.{} = one").format(sql.Identifier(keys[-1])))
     return _unmatched(table, source, ", ".join(columns), [sql.SQL("one <> 0")] if optional else [], target, equal)
-
-
-def _pair(table: str, class_column: str, object_column: str, target: str) -> sql.Composable:
-    used: list[sql.Composable] = [
-        sql.SQL("fk.{} = {}::regclass").format(sql.Identifier(class_column), sql.Literal(target)),
-        sql.SQL("fk.{} <> 0").format(sql.Identifier(object_column)),
-    ]
-    if table == "pg_shdepend":
-        used.append(sql.SQL("fk.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"))
-    equal = [sql.SQL("pk.oid = fk.{}").format(sql.Identifier(object_column))]
-    return _unmatched(table, sql.SQL("{} fk").format(sql.SQL(table)), object_column, used, target, equal)
 
 
 def _unmatched(
