@@ -62,8 +62,8 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "percentiles": Campaign(
         ("tests/vector/test_vector_ordered_sets.py::test_generated",), {"PGBILLION_TEST_ORDERED_SETS": "3000"}, ROWS
     ),
-    "windows": Campaign(("tests/vector/test_windows.py::test_generated",), {"PGBILLION_TEST_WINDOWS": "3000"}, ROWS),
-    "sorts": Campaign(("tests/vector/test_sorts.py::test_generated",), {"PGBILLION_TEST_SORTS": "1000"}, ROWS),
+    "windows": Campaign(("tests/vector/test_windows.py::test_generated",), {"PGBILLION_TEST_WINDOWS": "10000"}, ROWS),
+    "sorts": Campaign(("tests/vector/test_sorts.py::test_generated",), {"PGBILLION_TEST_SORTS": "4000"}, ROWS),
     "subqueries": Campaign(
         ("tests/vector/test_memoize_subqueries.py::test_generated_queries",),
         {"PGBILLION_TEST_SUBQUERIES": "10000"},
@@ -81,10 +81,13 @@ CAMPAIGNS: Mapping[str, Campaign] = {
         ("tests/vector/test_vector_branches.py::test_by_chance",), {"PGBILLION_TEST_BRANCHES": "10000"}, ROWS
     ),
     "guarded": Campaign(("tests/vector/test_vector_guarded.py",), {"PGBILLION_TEST_GUARDED": "5000"}, ROWS),
+    "outgrown": Campaign(("tests/vector/test_vector_outgrown.py",), {"PGBILLION_TEST_OUTGROWN": "4000"}, ROWS),
     "loops": Campaign(("tests/vector/test_nested_loops.py::test_generated",), {"PGBILLION_TEST_LOOPS": "6000"}, ROWS),
     "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
-    "mixed-joins": Campaign(("tests/vector/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),
+    "mixed-joins": Campaign(
+        ("tests/vector/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "10000"}, ROWS
+    ),
     "shards": Campaign(("tests/shards/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}, ROWS),
     "states": Campaign(("tests/shards/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}, SHARD),
     "options": Campaign(("tests/shards/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}, SHARD),

@@ -9,8 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from harness.amount import Count, amount
+from harness.outcomes import WAYS, WHOLE, both, explained_each, leaving_nothing
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
@@ -75,50 +77,65 @@ def nodes(conn: Connection, query: str) -> list[str]:
     return [name for name in found if name is not None]
 
 
-def summary(conn: Connection, query: str, ours: bool, row: str) -> object:
-    """The rows in their order, as one value."""
-    plans.switch(conn, ours)
-    text = f"SELECT count(*), md5(string_agg({row}::text, ',')) FROM ({query}) x"
-    try:
-        return conn.execute(text.encode()).fetchone()
-    finally:
-        plans.switch(conn, True)
+def summary(query: str, row: str = "x") -> str:
+    """A query of the rows in their order, as one value."""
+    return f"SELECT count(*), md5(string_agg({row}::text, ',')) FROM ({query}) x"
 
 
 def check(conn: Connection, query: str, row: str = "x") -> None:
-    assert summary(conn, query, True, row) == summary(conn, query, False, row), query
+    found = []
+    for ours in (False, True):
+        plans.switch(conn, ours)
+        found.append(conn.execute(summary(query, row).encode()).fetchone())
+    assert found[0] == found[1], query
 
 
 def key(chance: random.Random, columns: list[str]) -> str:
     return f"{chance.choice(columns)} {chance.choice(('', 'DESC'))} {chance.choice(('', 'NULLS FIRST', 'NULLS LAST'))}"
 
 
-def test_generated(sorts: Connection, tell: Callable[[str], None], counted: Count) -> None:
+def generated(chance: random.Random, table: str) -> str:
+    columns = chance.choice((NARROW, FIXED, [*COLUMNS]))
+    kept = chance.sample(columns, chance.randint(0, min(len(columns), 12)))
+    if chance.random() < 0.3:
+        kept += chance.choice((["late"], ["42 AS c"], ["NULL::int AS c", "late"], ["later"], ["'text' AS c"]))
+    keys = ", ".join([*(key(chance, columns) for _ in range(chance.randint(1, 3))), "id"])
+    where = chance.choice(("", "", " WHERE short < 20000", " WHERE few = 3 AND id > 100", " WHERE id < 0"))
+    return f"SELECT {', '.join(['id', *kept])} FROM {table}{where} ORDER BY {keys}"
+
+
+def test_generated(
+    sorts: Connection, cluster: Cluster, database: str, tell: Callable[[str], None], counted: Count
+) -> None:
     chance = random.Random(SEED)
     make(sorts, "many", 40000)
     make(sorts, "fewer", 3000)
-    batches = 0
-    for number in range(QUERIES):
-        columns = chance.choice((NARROW, FIXED, [*COLUMNS]))
-        kept = chance.sample(columns, chance.randint(0, min(len(columns), 12)))
-        if chance.random() < 0.3:
-            kept += chance.choice((["late"], ["42 AS c"], ["NULL::int AS c", "late"], ["later"], ["'text' AS c"]))
-        keys = ", ".join([*(key(chance, columns) for _ in range(chance.randint(1, 3))), "id"])
-        table = chance.choice(("many", "many", "fewer"))
-        where = chance.choice(("", "", " WHERE short < 20000", " WHERE few = 3 AND id > 100", " WHERE id < 0"))
-        query = f"SELECT {', '.join(['id', *kept])} FROM {table}{where} ORDER BY {keys}"
-        sorts.execute(f"SET work_mem = '{chance.choice(('64kB', '1MB', '64MB', '64MB'))}'".encode())
-        sorts.execute(f"SET pgbillion_rows.vector_scan = {chance.choice(('on', 'force', 'off'))}".encode())
-        try:
-            check(sorts, query)
-        except AssertionError as error:
-            raise AssertionError(f"seed {SEED}, query {number}: {error}") from None
-        found = nodes(sorts, query)
-        assert found[0] == "VectorSort", f"seed {SEED}, query {number}: {query}"
-        batches += "VectorScan" in found
-    tell(f"seed {SEED}: {QUERIES} queries, {batches} by batches")
-    counted({"queries": QUERIES, "batches": batches})
-    assert batches > QUERIES / 4
+    batches = explained = 0
+    sorts.execute("BEGIN")
+    with leaving_nothing(cluster, database):
+        for number in range(QUERIES):
+            way = chance.choice(WAYS)
+            # of many rows, only a summary is sent
+            large = way == WHOLE and chance.random() < 0.4
+            query = generated(chance, "many" if large else "fewer")
+            settings = (
+                f"SET work_mem = '{chance.choice(('64kB', '1MB', '64MB', '64MB'))}';"
+                f" SET pgbillion_rows.vector_scan = {chance.choice(('on', 'force', 'off'))};"
+            )
+            off, where = f"{settings} SET pgbillion_rows.enable = off;", f"seed {SEED}, query {number}"
+            core = both(sorts, summary(query) if large else query, off, settings, way, where, ordered=True)
+            assert not isinstance(core, str), f"{core}: {where}: {query}"
+            if number % explained_each(QUERIES) == 0:
+                sorts.execute(f"SAVEPOINT explained; {settings}".encode())
+                found = nodes(sorts, query)
+                sorts.execute("ROLLBACK TO explained")
+                assert found[0] == "VectorSort", f"{where}: {query}"
+                batches += "VectorScan" in found
+                explained += 1
+    sorts.execute("ROLLBACK")
+    tell(f"seed {SEED}: {QUERIES} queries, {batches} of {explained} by batches")
+    counted({"queries": QUERIES})
+    assert batches > explained / 4
 
 
 @pytest.mark.quick

@@ -20,7 +20,7 @@ from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 from test_vector_exchange import DELAYED
 from test_vector_join import NODES, SEED, both, kinds, prepare, switch, tables
-from test_vector_mixed_joins import FORCED, difference, run
+from test_vector_mixed_joins import FORCED, difference, run, settings
 
 __all__ = ["tables"]
 
@@ -321,7 +321,7 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None]) -> Non
         conn.prepare_threshold = None
         for statement in made.statements:
             conn.execute(statement.encode())
-        conn.execute(FORCED.encode())
+        conn.execute(f"{FORCED}; BEGIN".encode())
         for number in range(queries):
             query = generator.query()
             leader = chance.choice(("on", "on", "off"))
@@ -329,14 +329,10 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None]) -> Non
             query = replace(
                 query, settings=("enable_nestloop = off", "enable_mergejoin = off", *query.settings, *workers)
             )
-            core, _ = run(conn, query, False)
-            ours, _ = run(conn, query, True)
-            differs = difference(query, core, ours)
+            differs = difference(query, run(conn, query, False), run(conn, query, True))
             assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query}"
-            before, text = query.statements()
-            conn.execute("BEGIN")
-            conn.execute("; ".join([*(f"SET LOCAL {setting}" for setting in query.settings), *before]).encode())
-            used += together(plans.explain(conn, text)) > 0
-            conn.execute("ROLLBACK; DEALLOCATE ALL")
+            conn.execute(f"SAVEPOINT explained; {settings(query, True)}".encode())
+            used += together(plans.explain(conn, query.statements()[1])) > 0
+            conn.execute("ROLLBACK TO explained")
     tell(f"seed {SEED}: {queries} queries over joins with workers, {used} with build sides run together")
     assert used >= queries * 0.1

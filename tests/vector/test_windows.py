@@ -12,6 +12,7 @@ import pytest
 
 from harness import window_queries
 from harness.amount import Count, amount
+from harness.outcomes import WAYS, both, explained_each, leaving_nothing
 from harness.servers import one
 from harness.sessions import Running, until_blocked
 from harness.window_queries import Generator, WindowQuery
@@ -92,28 +93,34 @@ def check(conn: Connection, query: str) -> Answer:
     return ours
 
 
-def test_generated(windows: Connection, tell: Callable[[str], None], counted: Count) -> None:
+def test_generated(
+    windows: Connection, cluster: Cluster, database: str, tell: Callable[[str], None], counted: Count
+) -> None:
     chance = random.Random(SEED)
     generator = Generator(chance)
-    errors = nodes = 0
-    for number in range(QUERIES):
-        query: WindowQuery = generator.query()
-        parallel = number % 5 == 0
-        windows.execute(f"SET max_parallel_workers_per_gather = {2 if parallel else 0}".encode())
-        windows.execute(f"SET work_mem = '{'64kB' if number % 3 == 0 else '16MB'}'".encode())
-        try:
-            result = check(windows, query.text)
-        except AssertionError as error:
-            raise AssertionError(f"seed {SEED}, query {number}: {error}") from None
-        errors += result[0] == "error"
-        found = used(windows, query.text) if result[0] == "rows" else []
-        nodes += len(found)
-        # workers may have sorted the rows
-        if query.certain and result[0] == "rows" and not parallel:
-            assert found, f"seed {SEED}, query {number} has none of our nodes: {query.text}"
-    tell(f"seed {SEED}: {QUERIES} queries, {nodes} of our nodes, {errors} errors")
-    counted({"queries": QUERIES, "nodes": nodes, "errors": errors})
-    assert nodes > QUERIES / 2
+    errors = nodes = explained = 0
+    windows.execute("BEGIN")
+    with leaving_nothing(cluster, database):
+        for number in range(QUERIES):
+            query: WindowQuery = generator.query()
+            parallel, way = number % 7 == 1, chance.choice(WAYS)
+            settings = (
+                f"SET max_parallel_workers_per_gather = {2 if parallel else 0};"
+                f" SET work_mem = '{'64kB' if number % 3 == 0 else '16MB'}';"
+            )
+            off, where = f"{settings} SET pgbillion_rows.enable = off;", f"seed {SEED}, query {number}"
+            core = both(windows, query.text, off, settings, way, where, ordered=True)
+            errors += isinstance(core, str)
+            # workers may have sorted the rows
+            if number % explained_each(QUERIES) == 0 and not isinstance(core, str) and not parallel:
+                found = used(windows, query.text)
+                assert found or not query.certain, f"{where} has none of our nodes: {query.text}"
+                nodes += len(found)
+                explained += 1
+    windows.execute("ROLLBACK")
+    tell(f"seed {SEED}: {QUERIES} queries, {nodes} of our nodes in {explained}, {errors} errors")
+    counted({"queries": QUERIES, "errors": errors})
+    assert nodes > explained / 2
 
 
 def explained(conn: Connection, query: str, *, run: bool = False) -> plans.Plan:
