@@ -45,7 +45,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(_LONG)}
-    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    # files of tests that compute, and of those that mostly wait for servers, side by side all the time
+    files: dict[bool, list[Path]] = {True: [], False: []}
+    for path in dict.fromkeys(item.path for item in items):
+        files[path.parent.name in _QUERIES].append(path)
+    order = {path: number / len(some) for some in files.values() for number, path in enumerate(some)}
+    items.sort(key=lambda item: (places.get(item.path.stem, len(places)), order[item.path]))
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ bare) arguments=(-m "quick or machine") ;;
     tools/test-needs.sh "$(sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p' <<<"${version:-PostgreSQL 18}")"
     ;;
 esac
-# much of the time passes waiting for servers; each process has a cluster of its own
+# much of the time passes waiting for servers: three processes for two CPU cores; each has a cluster of its own
+processes=$((($(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))
 # shellcheck disable=SC2086
-exec .venv/bin/pytest --numprocesses=logical --maxprocesses=8 --dist=loadfile --no-loadscope-reorder "${arguments[@]}" ${PYTEST_ARGS:-}
+exec .venv/bin/pytest --numprocesses=$((processes < 8 ? processes : 8)) --dist=loadfile --no-loadscope-reorder "${arguments[@]}" ${PYTEST_ARGS:-}
