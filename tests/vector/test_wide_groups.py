@@ -109,3 +109,26 @@ def test_rescanned(conn: Connection) -> None:
     found = conn.execute(query.encode()).fetchall()
     plans.switch(conn, False)
     assert found == conn.execute(query.encode()).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("kind", "stored", "computed"),
+    [
+        ("oid", "(3000000000 + i)::oid", "(3000000000 + i)::oid"),
+        ("oid", "(3000000000 + i)::oid", "'3000017500'::oid"),
+        ("int", "hashint4(1) - 17500 + i", "hashint4(1 + 0 * i)"),
+    ],
+)
+def test_other_bits(conn: Connection, kind: str, stored: str, computed: str) -> None:
+    """Functions fill the bits of a Datum above a value's own in different ways: equal keys are one group."""
+    conn.execute(f"DROP TABLE IF EXISTS b; CREATE TABLE b (k {kind}, i int)".encode())
+    conn.execute(f"INSERT INTO b SELECT {stored}, i FROM generate_series(1, 18100) i".encode())
+    conn.execute("INSERT INTO b SELECT NULL, i FROM generate_series(17000, 18000) i; ANALYZE b")
+    conn.execute("LOAD 'pgbillion_rows'; SET jit = off; SET pgbillion_rows.vector_aggregate = force")
+    conn.execute("SET max_parallel_workers_per_gather = 0; SET work_mem = '64MB'")
+    query = (
+        "SELECT count(*), sum(c) FROM"
+        f" (SELECT k, count(*) AS c FROM (SELECT coalesce(k, {computed}) AS k FROM b) s GROUP BY k) g"
+    )
+    assert plans.vectorized(plans.explain(conn, query))
+    assert conn.execute(query.encode()).fetchall() == [(18100, 19101)]

@@ -59,6 +59,8 @@ struct GroupTable
 	char	   *wide;			/* direct, of one partition: where the entries
 								 * of wide_keys keys from wide_base on are
 								 * made that the slots do not have; or NULL */
+	int			wide_shift;		/* direct: bits of a Datum that are not the
+								 * key's */
 	Size		wide_stride;	/* from one of these to the next */
 	bool		wide_states;	/* they are states only, of which the others
 								 * are told by where they are */

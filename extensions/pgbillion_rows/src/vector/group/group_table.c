@@ -127,6 +127,8 @@ group_table_create(int nkeys, int ncompared, Oid *types, Oid *collations, int st
 			table->masks[k] = group_key_mask(&table->keys[k]);
 	}
 	table->direct = ncompared == 1 && bits;
+	if (table->direct)
+		table->wide_shift = 64 - 8 * table->keys[0].len;
 	table->self_contained = true;
 	for (int i = 0; i < nkeys; i++)
 		table->self_contained &= table->keys[i].byval;
@@ -354,13 +356,20 @@ group_resident_entry(GroupTable *table, uint64 tag)
 	return entry;
 }
 
+/* The number that the bits of a key are: functions differ in how they fill the rest of a Datum. */
+static inline int64
+wide_number(const GroupTable *table, Datum key)
+{
+	return (int64) ((uint64) key << table->wide_shift) >> table->wide_shift;
+}
+
 /* The place of a row's key among the entries that are where their keys say; wide_keys: it has none. */
 static pg_attribute_always_inline uint64
 wide_place(const GroupTable *table, const Values *keys, int row, bool has_nulls)
 {
 	if (has_nulls && keys[0].nulls[row])
 		return table->wide_keys;
-	return Min(keys[0].values[row] - table->wide_base, table->wide_keys);
+	return Min((uint64) wide_number(table, keys[0].values[row]) - table->wide_base, table->wide_keys);
 }
 
 /* Is there an entry at that place, which may be wide_keys? */
@@ -498,7 +507,7 @@ try_wide(GroupTable *table, Datum last)
 	{
 		for (int i = 0; i < n; i++)
 		{
-			int64		key = (int64) ENTRY_KEYS(entries[i])[0];
+			int64		key = wide_number(table, ENTRY_KEYS(entries[i])[0]);
 
 			if (ENTRY_HEAD(entries[i])->nulls != 0)
 				continue;
@@ -516,7 +525,7 @@ try_wide(GroupTable *table, Datum last)
 	 */
 	keys = Max(span, table->expected) / 8 * 9 + 8;
 	below = (keys - span) / 8;
-	if ((uint64) last - (uint64) least < span / 2)
+	if ((uint64) wide_number(table, last) - (uint64) least < span / 2)
 		below = keys - span - below;
 	/* each has a place of its own, if there is no state, too */
 	stride = table->nkeys > 1 ? table->entry_size : Max(table->entry_size - table->states_offset, MAXIMUM_ALIGNOF);
