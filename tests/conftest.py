@@ -33,6 +33,8 @@ _LONG = (
     "test_lazy_pg_regress",
     "test_vector_pg_regress",
     "test_pg_isolation",
+    "test_clone_regression",
+    "test_bench_billion",
 )
 # folders of the extension that writes no rows of catalogs itself: they are looked at once, at the module's end
 _QUERIES = ("columns", "shards", "vector")
@@ -45,10 +47,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(_LONG)}
-    # files of tests that compute, and of those that mostly wait for servers, side by side all the time
+    # files of tests that compute, beside files of those that mostly wait for servers; the small ones last
     files: dict[bool, list[Path]] = {True: [], False: []}
     for path in dict.fromkeys(item.path for item in items):
         files[path.parent.name in _QUERIES].append(path)
+    for some in files.values():
+        some.sort(key=lambda path: path.stat().st_size, reverse=True)
     order = {path: number / len(some) for some in files.values() for number, path in enumerate(some)}
     items.sort(key=lambda item: (places.get(item.path.stem, len(places)), order[item.path]))
 
