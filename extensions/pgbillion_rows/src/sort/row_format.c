@@ -131,25 +131,22 @@ row_format_size(const RowFormat *format, const Datum *values, const bool *nulls)
 	return MAXALIGN(size);
 }
 
-/* Write a row of that size, at a place aligned for any value. */
+/* Write a row of that size, at a place aligned for any value. What is between values is zero, as it goes to files. */
 void
 row_format_write(const RowFormat *format, char *row, Size size, const Datum *values, const bool *nulls)
 {
 	Size		end = format->fixed;
 
+	memset(row, 0, format->fixed);
 	if (format->size == 0)
 		*(uint32 *) row = (uint32) size;
-	memset(row + format->nulls_offset, 0, (format->ncolumns + 7) / 8);
 	for (int i = 0; i < format->ncolumns; i++)
 	{
 		const RowColumn *column = &format->columns[i];
 		char	   *place = row + column->offset;
 
 		if (nulls[i])
-		{
 			row[format->nulls_offset + i / 8] |= 1 << (i % 8);
-			memset(place, 0, fixed_width(column));
-		}
 		else if (column->byval)
 		{
 			switch (column->len)
@@ -173,8 +170,10 @@ row_format_write(const RowFormat *format, char *row, Size size, const Datum *val
 		else
 		{
 			Size		length = variable_size(column, values[i]);
+			Size		begin = variable_begin(column, values[i], end);
 
-			end = variable_begin(column, values[i], end);
+			memset(row + end, 0, begin - end);
+			end = begin;
 			*(uint32 *) place = (uint32) end;
 			if (is_expanded(column, values[i]))
 				EOH_flatten_into(DatumGetEOHP(values[i]), row + end, length);
@@ -184,6 +183,7 @@ row_format_write(const RowFormat *format, char *row, Size size, const Datum *val
 		}
 	}
 	Assert(end <= size);
+	memset(row + end, 0, size - end);
 }
 
 /* ---- many rows of one size ---- */
@@ -235,19 +235,9 @@ void
 row_format_write_columns(const RowFormat *format, char *rows, struct Column *const *columns, int first, int n)
 {
 	Size		stride = format->size;
-	int			nbytes = (format->ncolumns + 7) / 8;
 
 	Assert(stride > 0);
-	if (nbytes == 1)
-	{
-		for (int i = 0; i < n; i++)
-			rows[i * stride + format->nulls_offset] = 0;
-	}
-	else
-	{
-		for (int i = 0; i < n; i++)
-			memset(rows + i * stride + format->nulls_offset, 0, nbytes);
-	}
+	memset(rows, 0, stride * n);
 	for (int c = 0; c < format->ncolumns; c++)
 	{
 		const RowColumn *column = &format->columns[c];
