@@ -4,8 +4,8 @@
  *	  When rows are sorted by VectorSort, what that costs, and the plan.
  *
  * It is offered where PostgreSQL sorts the result of a query for ORDER BY
- * without LIMIT. The path stands above PostgreSQL's path of its Sort, from which
- * the plan takes the order.
+ * without LIMIT, and the rows that it groups by their order. The path stands
+ * above PostgreSQL's path of its Sort, from which the plan takes the order.
  *
  *-------------------------------------------------------------------------
  */
@@ -175,21 +175,40 @@ sort_path(SortPath *core)
 	return &path->path;
 }
 
-/* Offer our sort of the result of a query, from its cheapest path. */
-static void
-offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
+/* May this query's rows be sorted by us, if these are their columns? */
+static bool
+may_sort(PlannerInfo *root, PathTarget *target)
 {
 	PlannerInfo *top = root;
-	Path	   *input;
-	Path	   *batches;
-	PathTarget *target;
-	Path	   *sort;
-	Path	   *path;
 
-	/* other steps may have no input */
-	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort)
-		return;
-	input = input_rel->cheapest_total_path;
+	if (vector_sort == PLAN_OFF || !enable_sort || sort_repeats_volatile(target) || sort_has_record(target))
+		return false;
+	while (top->parent_root != NULL)
+		top = top->parent_root;
+
+	return !vector_shows_storage((Node *) top->parse);
+}
+
+/* Our sort of an input's rows, or NULL if it gains nothing. */
+static Path *
+sort_of(PlannerInfo *root, RelOptInfo *rel, Path *input, List *pathkeys)
+{
+	Path	   *batches = vector_batches_path(root, input);
+	Path	   *sort = (Path *) create_sort_path(root, rel, batches != NULL ? batches : input, pathkeys, -1);
+
+	if (vector_sort != PLAN_FORCE &&
+		(list_length(input->pathtarget->exprs) > MAX_COLUMNS || !sort_gains(root, sort)))
+		return NULL;
+	return sort_path((SortPath *) sort);
+}
+
+/* Offer our sort of the result of a query, from its cheapest path. */
+static void
+offer_ordered(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *rel)
+{
+	Path	   *input = input_rel->cheapest_total_path;
+	PathTarget *target;
+	Path	   *path;
 
 	/*
 	 * PostgreSQL's Sort keeps only as many rows as a LIMIT above it wants,
@@ -198,25 +217,96 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (root->parse->limitCount != NULL || root->tuple_fraction > 0)
 		return;
 	if (root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL ||
-		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget) ||
-		sort_has_record(input->pathtarget))
+		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || !may_sort(root, input->pathtarget))
 		return;
-	while (top->parent_root != NULL)
-		top = top->parent_root;
-	if (vector_shows_storage((Node *) top->parse))
+	path = sort_of(root, rel, input, root->sort_pathkeys);
+	if (path == NULL)
 		return;
-	batches = vector_batches_path(root, input);
-	if (batches != NULL)
-		input = batches;
-	sort = (Path *) create_sort_path(root, rel, input, root->sort_pathkeys, -1);
-	if (vector_sort != PLAN_FORCE &&
-		(list_length(input->pathtarget->exprs) > MAX_COLUMNS || !sort_gains(root, sort)))
-		return;
-	path = sort_path((SortPath *) sort);
 	target = ((Path *) linitial(rel->pathlist))->pathtarget;
 	if (!equal(path->pathtarget->exprs, target->exprs))
 		path = (Path *) create_projection_path(root, rel, path, target);
 	add_path(rel, path);
+}
+
+/* The sort below a path that groups rows by their order, or NULL. */
+static Path **
+sort_below(Path *path)
+{
+	Path	  **below;
+
+	if (IsA(path, GroupPath))
+		below = &((GroupPath *) path)->subpath;
+	else if (IsA(path, AggPath) && ((AggPath *) path)->aggstrategy == AGG_SORTED)
+		below = &((AggPath *) path)->subpath;
+	else if (IsA(path, GroupingSetsPath) && ((GroupingSetsPath *) path)->aggstrategy == AGG_SORTED)
+		below = &((GroupingSetsPath *) path)->subpath;
+	else
+		return NULL;
+	return IsA(*below, SortPath) ? below : NULL;
+}
+
+/* The same path with another sort below it. */
+static Path *
+above_sort(const Path *path, const Path *from, Path *to)
+{
+	Path	   *copy;
+
+#define COPY(type) \
+	(copy = (Path *) makeNode(type), *(type *) copy = *(const type *) path, ((type *) copy)->subpath = to)
+
+	if (IsA(path, GroupPath))
+		COPY(GroupPath);
+	else if (IsA(path, AggPath))
+		COPY(AggPath);
+	else
+		COPY(GroupingSetsPath);
+#undef COPY
+	copy->startup_cost += to->startup_cost - from->startup_cost;
+	copy->total_cost += to->total_cost - from->total_cost;
+
+	return copy;
+}
+
+/*
+ * Offer our sort below what PostgreSQL groups by the order of rows. All rows are
+ * sorted, whatever is above. Neither sort keeps the order of rows whose keys are
+ * equal, but PostgreSQL's leaves few rows, and rows that are in order, as they
+ * are: some rely on that for array_agg().
+ */
+static void
+offer_grouped(PlannerInfo *root, RelOptInfo *rel)
+{
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+		Path	  **below = sort_below(path);
+		Path	   *input;
+		Path	   *sort;
+
+		if (below == NULL)
+			continue;
+		input = ((SortPath *) *below)->subpath;
+		if (!may_sort(root, input->pathtarget) || vector_may_depend_on_order(root, path->pathtarget))
+			continue;
+		sort = sort_of(root, (*below)->parent, input, (*below)->pathkeys);
+		if (sort != NULL)
+			found = lappend(found, above_sort(path, *below, sort));
+	}
+	foreach(lc, found)
+		add_path(rel, lfirst(lc));
+}
+
+static void
+offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
+{
+	/* other steps may have no input */
+	if (stage == UPPERREL_ORDERED)
+		offer_ordered(root, input_rel, rel);
+	else if (stage == UPPERREL_GROUP_AGG)
+		offer_grouped(root, rel);
 }
 
 /* The node above PostgreSQL's Sort. */

@@ -123,6 +123,28 @@ aggregate_adds_floats(Aggref *aggref)
 	return kind != NULL && kind->adds_floats;
 }
 
+/*
+ * May its result depend on the order of rows in more than which of equal values
+ * is shown? Of what is not known here, it may.
+ */
+bool
+aggregate_may_depend_on_order(Aggref *aggref)
+{
+	HeapTuple	tuple;
+	const AggKind *kind;
+	bool		known;
+
+	/* their rows are sorted, whatever order they come in */
+	if (aggref->aggkind != AGGKIND_NORMAL)
+		return false;
+	tuple = aggregate_tuple(aggref);
+	kind = find_kind(transition_of(tuple));
+	known = kind != NULL && !kind->by_row && !kind->adds_floats && begins_alike(kind, tuple);
+	ReleaseSysCache(tuple);
+
+	return !known;
+}
+
 /* Is all that it looks at whether its one argument is NULL? With DISTINCT it is not. */
 bool
 aggregate_only_counts(Aggref *aggref)

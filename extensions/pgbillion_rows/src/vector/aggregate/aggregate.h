@@ -304,6 +304,7 @@ typedef struct Aggregates
 
 extern const char *aggregate_refusal_of(Aggref *aggref);
 extern bool aggregate_adds_floats(Aggref *aggref);
+extern bool aggregate_may_depend_on_order(Aggref *aggref);
 extern bool aggregate_can_combine(Aggref *aggref);
 extern bool aggregate_only_counts(Aggref *aggref);
 extern bool aggregate_counts(Aggref *aggref);

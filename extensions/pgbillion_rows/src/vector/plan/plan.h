@@ -126,6 +126,9 @@ extern bool vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, Attr
 extern bool vector_shows_storage(Node *node);
 extern bool vector_storage_is_shown(PlannerInfo *root, RelOptInfo *rel, List *exprs);
 
+/* upper_paths.c */
+extern bool vector_may_depend_on_order(PlannerInfo *root, PathTarget *target);
+
 /* join_path.c */
 typedef struct JoinChain JoinChain;
 

@@ -156,6 +156,22 @@ adds_floats(PathTarget *target)
 	return false;
 }
 
+/* May an aggregate of a query's groups depend on the order of rows in a group? */
+bool
+vector_may_depend_on_order(PlannerInfo *root, PathTarget *target)
+{
+	List	   *found = pull_var_clause((Node *) list_make2(target->exprs, root->parse->havingQual),
+										PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *lc;
+
+	foreach(lc, found)
+	{
+		if (IsA(lfirst(lc), Aggref) && aggregate_may_depend_on_order(lfirst(lc)))
+			return true;
+	}
+	return false;
+}
+
 /* Why what is aggregated is nothing for us, or NULL. */
 static const char *
 input_refusal(PlannerInfo *root, RelOptInfo *input)
