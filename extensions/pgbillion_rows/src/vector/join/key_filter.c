@@ -194,6 +194,87 @@ join_key_filter_begin(JoinKeyFilter *filter)
 
 /* ---- what it removes ---- */
 
+/* Leave out the listed rows with NULL, which matches nothing; what stands for it may be any value. */
+static int
+leave_out_nulls(const bool *nulls, uint16 *rows, int n)
+{
+	int			k = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		rows[k] = rows[i];
+		k += !nulls[rows[i]];
+	}
+	return k;
+}
+
+/*
+ * List the rows whose value may occur, of a column that the source has as an
+ * array of integers; return how many. What is within the bounds is looked up
+ * without a branch for each row, whose outcome could not be foreseen.
+ */
+static int
+select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
+{
+	const uint64 *bits = set->bits;
+	uint64		base = (uint64) packed->base;
+	uint64		above = base - (uint64) set->min;
+	int			within = n;
+	int			k = 0;
+
+	if (set->min <= packed->min && packed->max <= set->max)
+	{
+		for (int i = 0; i < n; i++)
+			rows[i] = i;
+	}
+	else
+		within = filter_select_packed_integers(packed, set->min, set->max, NULL, n, rows);
+	/* an element that stands for NULL may be out of bounds */
+	if (packed->nulls != NULL)
+		within = leave_out_nulls(packed->nulls, rows, within);
+	if (bits == NULL)
+		return within;
+
+#define SELECT_PACKED(type) \
+	do { \
+		const type *elements = packed->array; \
+		if (set->bitmap) \
+			for (int i = 0; i < within; i++) \
+			{ \
+				uint64		place = elements[rows[i]] + above; \
+				rows[k] = rows[i]; \
+				k += (bits[place / 64] >> (place & 63)) & 1; \
+			} \
+		else \
+			for (int i = 0; i < within; i++) \
+			{ \
+				uint64		hash = hash_of((int64) (base + elements[rows[i]])); \
+				uint64		mask = bloom_mask(hash); \
+				rows[k] = rows[i]; \
+				k += (bits[hash >> set->shift] & mask) == mask; \
+			} \
+	} while (0)
+
+	switch (packed->width)
+	{
+		case 1:
+			SELECT_PACKED(uint8);
+			break;
+		case 2:
+			SELECT_PACKED(uint16);
+			break;
+		case 4:
+			SELECT_PACKED(uint32);
+			break;
+		default:
+			SELECT_PACKED(uint64);
+			break;
+	}
+#undef SELECT_PACKED
+
+	return k;
+}
+
 /* List the rows of the batch whose value may occur; return how many. */
 static int
 select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
@@ -236,19 +317,7 @@ select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
 		default:
 			SELECT_BY(int_of(values[i], set->type));
 	}
-	if (column->has_nulls)
-	{
-		int			known = 0;
-
-		/* NULL matches nothing; what stands for it may be any value */
-		for (int i = 0; i < k; i++)
-		{
-			rows[known] = rows[i];
-			known += !column->nulls[rows[i]];
-		}
-		k = known;
-	}
-	return k;
+	return column->has_nulls ? leave_out_nulls(column->nulls, rows, k) : k;
 }
 
 /* Is a set worth a look at a batch? Sets that are not have a rest. */
@@ -289,6 +358,7 @@ join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
 	{
 		KeySet	   *set = &filter->sets[i];
 		int			before = batch->n;
+		Packed		packed;
 		int			n;
 
 		if (!is_worthwhile(set, before))
@@ -298,9 +368,15 @@ join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
 			batch->n = 0;
 			return;
 		}
-		if (!batch->columns[set->column].loaded)
-			batch->source->methods->load_only(batch->source, batch, &set->column, 1);
-		n = select_rows(set, batch_column(batch, set->column), before, rows);
+		if (!batch->columns[set->column].loaded && batch_packed_nulls(batch, set->column, &packed) &&
+			packed.kind == PACKED_INTEGERS)
+			n = select_packed(set, &packed, before, rows);
+		else
+		{
+			if (!batch->columns[set->column].loaded)
+				batch->source->methods->load_only(batch->source, batch, &set->column, 1);
+			n = select_rows(set, batch_column(batch, set->column), before, rows);
+		}
 		count_passed(set, before, n);
 		filter->removed += before - n;
 		if (n < before)
