@@ -37,6 +37,9 @@
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
 
+/* A number of look-ups of which nothing that they touch stays near the processor. */
+#define MANY_TIMES 1e9
+
 /* What a page of a table costs that is read as a whole. */
 Cost
 cached_sequential_page_cost(PlannerInfo *root, Cost planned)
@@ -145,22 +148,39 @@ is_clustered(PlannerInfo *root, IndexOptInfo *index)
 	return found;
 }
 
-/* How far from the processor pages are that look-ups in an index touch: what few keys find stays near. */
+/* How often a path is executed: for the rows of others very often, as far as is known here. */
 static double
-distance_of_found(PlannerInfo *root, IndexPath *path, double pages)
+times_of(const PlannerInfo *root, const Path *path)
+{
+	return path->param_info != NULL || root->parent_root != NULL ? MANY_TIMES : 1;
+}
+
+/*
+ * How far from the processor pages are of which this number of rows, or keys, is
+ * looked for in all: few stay near it from one execution to the next.
+ */
+static double
+distance_of_rows(double bytes, double rows)
+{
+	return vector_distance(Min(bytes, rows * CACHED_COST_TOUCHED_BYTES));
+}
+
+/* The same of what is looked for in an index: what few keys find stays near. */
+static double
+distance_of_found(PlannerInfo *root, IndexPath *path, double pages, double rows)
 {
 	double		ratio = known_rows_keys_ratio(root, path);
 
-	return vector_distance(pages * BLCKSZ * (ratio > 0 ? Min(ratio, 1) : 1));
+	return distance_of_rows(pages * BLCKSZ * (ratio > 0 ? Min(ratio, 1) : 1), rows);
 }
 
-/* What it takes to look for a key in an index. */
+/* What it takes to look for a key in an index, one of this number of them. */
 static Cost
-descent_cost(PlannerInfo *root, IndexPath *path)
+descent_cost(PlannerInfo *root, IndexPath *path, double times)
 {
 	double		pages = (double) path->indexinfo->pages + path->indexinfo->rel->pages;
 
-	return cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_DESCENT_FAR * distance_of_found(root, path, pages));
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_DESCENT_FAR * distance_of_found(root, path, pages, times));
 }
 
 /*
@@ -177,14 +197,18 @@ found_factor(PlannerInfo *root, IndexPath *path)
 	return ratio > 1 ? 1 / ratio : 1;
 }
 
-/* A scan of an index, which ends when it has returned this share of the rows that it has. */
+/*
+ * A scan of an index, one of this number of them, which ends when it has returned
+ * this share of the rows that it has.
+ */
 static Cost
-index_scan(PlannerInfo *root, IndexPath *path, double share)
+index_scan(PlannerInfo *root, IndexPath *path, double share, double times)
 {
 	RelOptInfo *rel = path->path.parent;
 	double		rows = clamp_row_est(path->indexselectivity * rel->tuples);
 	double		fetched = path->path.pathtype == T_IndexOnlyScan ? 1 - rel->allvisfrac : 1;
-	double		fetch = CACHED_COST_FETCH_NEAR + (CACHED_COST_FETCH - CACHED_COST_FETCH_NEAR) * distance_of_found(root, path, rel->pages);
+	double		fetch = CACHED_COST_FETCH_NEAR + (CACHED_COST_FETCH - CACHED_COST_FETCH_NEAR) *
+		distance_of_found(root, path, rel->pages, rows * share * times);
 	double		row = fetch * fetched + CACHED_COST_INDEX_ONLY_ROW * (1 - fetched);
 	double		further = fetched > 0 && is_clustered(root, path->indexinfo) ?
 		Min(CACHED_COST_INDEX_ROW, row) : row;
@@ -193,13 +217,13 @@ index_scan(PlannerInfo *root, IndexPath *path, double share)
 	rows = clamp_row_est(rows * share);
 	/* of keys that are known to have few rows, most have none */
 	rows *= known_rows_look_up_factor(root, path) * found_factor(root, path);
-	return descent_cost(root, path) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
+	return descent_cost(root, path, times) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
 		(vector_core_filter_cost(root, rel, path->path.rows, path->indexselectivity * rel->tuples) +
 		 vector_reach_cost(root, rel, false) * fetched) * rows;
 }
 
 static Cost
-bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
+bitmap_scan(PlannerInfo *root, BitmapHeapPath *path, double times)
 {
 	RelOptInfo *rel = path->path.parent;
 	Cost		cost;
@@ -215,7 +239,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	{
 		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual) *
 			found_factor(root, (IndexPath *) path->bitmapqual);
-		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(root, (IndexPath *) path->bitmapqual);
+		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(root, (IndexPath *) path->bitmapqual, times);
 	}
 
 	/*
@@ -224,7 +248,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	 */
 	pages = Min(rows, rel->pages);
 	page = CACHED_COST_FETCH_NEAR +
-		(CACHED_COST_BITMAP_PAGE - CACHED_COST_FETCH_NEAR) * vector_distance((double) rel->pages * BLCKSZ);
+		(CACHED_COST_BITMAP_PAGE - CACHED_COST_FETCH_NEAR) * distance_of_rows((double) rel->pages * BLCKSZ, rows * times);
 	page -= Max(page - CACHED_COST_PAGE, 0) * sqrt(pages / Max(rel->pages, 1));
 	return cost +
 		(cpu_tuple_cost * (page * pages + CACHED_COST_BITMAP_ROW * rows) +
@@ -246,14 +270,17 @@ missing_factor(PlannerInfo *root, Path *path)
 	return IsA(path, IndexPath) ? found_factor(root, (IndexPath *) path) : 1;
 }
 
-/* What a path takes until it has returned this share of its rows, if it can return them before the others. */
+/*
+ * What a path takes, each of this number of times, until it has returned this
+ * share of its rows, if it can return them before the others.
+ */
 static Cost
-few_rows_cost(PlannerInfo *root, Path *path, double share)
+few_rows_cost(PlannerInfo *root, Path *path, double share, double times)
 {
 	if (IsA(path, ProjectionPath))
-		return few_rows_cost(root, ((ProjectionPath *) path)->subpath, share);
+		return few_rows_cost(root, ((ProjectionPath *) path)->subpath, share, times);
 	if (IsA(path, IndexPath))
-		return index_scan(root, (IndexPath *) path, share);
+		return index_scan(root, (IndexPath *) path, share, times);
 	if (IsA(path, NestPath))
 	{
 		JoinPath   *join = &((NestPath *) path)->jpath;
@@ -261,25 +288,30 @@ few_rows_cost(PlannerInfo *root, Path *path, double share)
 		Path	   *inner = join->innerjoinpath;
 		double		outer_rows = clamp_row_est(outer->rows * share) * missing_factor(root, outer);
 
-		return few_rows_cost(root, outer, share) +
-			outer_rows * (few_rows_cost(root, inner, 1 / Max(inner->rows, 1)) + cpu_tuple_cost * CACHED_COST_LOOP_ROW);
+		return few_rows_cost(root, outer, share, times) +
+			outer_rows * (few_rows_cost(root, inner, 1 / Max(inner->rows, 1), times * outer_rows) +
+						  cpu_tuple_cost * CACHED_COST_LOOP_ROW);
 	}
 	return cached_path_cost(root, path);
 }
 
-/* What a path takes until it returns its first row. */
+/* What a path takes, each of this number of times, until it returns its first row. */
 static Cost
-first_row_cost(PlannerInfo *root, Path *path)
+first_row_cost(PlannerInfo *root, Path *path, double times)
 {
-	return few_rows_cost(root, path, 1 / Max(path->rows, 1));
+	return few_rows_cost(root, path, 1 / Max(path->rows, 1), times);
 }
 
 /* The inner side of a nested loop, for `times` outer rows; with `first` one match of each is enough. */
 static Cost
 loops(PlannerInfo *root, Path *inner, double times, bool first)
 {
-	if (IsA(inner, IndexPath) || (first && IsA(inner, NestPath)))
-		return (first ? first_row_cost(root, inner) : cached_path_cost(root, inner)) * times;
+	if (first && (IsA(inner, IndexPath) || IsA(inner, NestPath)))
+		return first_row_cost(root, inner, times) * times;
+	if (IsA(inner, IndexPath))
+		return index_scan(root, (IndexPath *) inner, 1, times) * times;
+	if (IsA(inner, BitmapHeapPath))
+		return bitmap_scan(root, (BitmapHeapPath *) inner, times) * times;
 	if (IsA(inner, MaterialPath))
 		return cached_path_cost(root, inner) + cpu_tuple_cost * CACHED_COST_REREAD_ROW * inner->rows * Max(times - 1, 0);
 	if (IsA(inner, MemoizePath))
@@ -412,9 +444,9 @@ find_cost(PlannerInfo *root, Path *path)
 		case T_Path:
 			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : cached_upper_cost(root, path, cached_path_cost);
 		case T_IndexPath:
-			return index_scan(root, (IndexPath *) path, 1);
+			return index_scan(root, (IndexPath *) path, 1, times_of(root, path));
 		case T_BitmapHeapPath:
-			return bitmap_scan(root, (BitmapHeapPath *) path);
+			return bitmap_scan(root, (BitmapHeapPath *) path, times_of(root, path));
 		case T_NestPath:
 		case T_HashPath:
 		case T_MergePath:
@@ -516,7 +548,7 @@ cached_query_ms(PlannerInfo *root, List *paths)
 	*known = (QueryCost)
 	{
 		.whole = cached_path_cost(root, best) + cached_once_cost(root),
-			.first = first_row_cost(root, first) + cached_once_cost(root),
+			.first = first_row_cost(root, first, times_of(root, first)) + cached_once_cost(root),
 			.rows = best->rows
 	};
 	return known->whole / cpu_tuple_cost * CACHED_ROW_NS / 1e6;

@@ -170,6 +170,12 @@
 /* Testing whether a row of the table has one of the keys. */
 #define JOIN_KEY_TEST_COST (0.03 * cpu_tuple_cost)
 
+/*
+ * Loading a column of a row from a columnar index, after such a test: columns
+ * are loaded for all rows of a batch of which any is left. Measured.
+ */
+#define JOIN_LOAD_COST (0.007 * cpu_tuple_cost)
+
 /* A chain that costs this many times what PostgreSQL's plan does will not become cheaper by further joins. */
 #define JOIN_HOPELESS_FACTOR 4
 
@@ -237,6 +243,8 @@
 										 * share pages more often than not */
 #define CACHED_COST_BITMAP_ROW 4.0	/* of a row that is put into a bitmap and
 									 * taken from its page */
+#define CACHED_COST_TOUCHED_BYTES 1024.0	/* in a table and an index, for a
+											 * row that is looked up */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
 #define CACHED_COST_INDEX_ONLY_ROW 0.7	/* of an index alone, beside others
 										 * there */

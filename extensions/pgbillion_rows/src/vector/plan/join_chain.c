@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/htup_details.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/cost.h"
@@ -22,6 +24,7 @@
 
 #include "compat.h"
 #include "planner/planner.h"
+#include "vector/batch.h"
 #include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
@@ -75,6 +78,7 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 	 * columns here by now
 	 */
 	columns = pull_var_clause((Node *) chain->table->reltarget->exprs, PVC_INCLUDE_PLACEHOLDERS);
+	chain->ncolumns = list_length(columns);
 	foreach(lc, columns)
 	{
 		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
@@ -169,6 +173,7 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 		chain->column_pages += part->column_pages;
 		chain->has_column_index |= part->has_column_index;
 		chain->natts = Max(chain->natts, part->natts);
+		chain->ncolumns = Max(chain->ncolumns, part->ncolumns);
 		terms += part_terms * part->tuples;
 		wait += part->wait * part->tuples;
 		rows += (part->row + part_terms + part->wait) * part->tuples;
@@ -381,6 +386,21 @@ join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
 	*row = chain->row + chain->wait + JOIN_KEY_TEST_COST * chain->tests + chain->terms * chain->share;
 }
 
+/*
+ * What the tests of keys that go down cost in a columnar index beyond their part
+ * of what a row does, and loading the columns of the rows that they leave.
+ */
+Cost
+join_chain_tests_cost(const JoinChain *chain)
+{
+	double		left = 1 - pow(1 - Min(chain->share, 1), BATCH_ROWS);
+
+	if (chain->tests == 0)
+		return 0;
+	return chain->tuples * (1 - chain->column_share) *
+		(JOIN_KEY_TEST_COST + JOIN_LOAD_COST * chain->ncolumns * left);
+}
+
 /* How many rows of a table are likely among those of a join, each of them once. */
 double
 join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined)
@@ -401,7 +421,7 @@ join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined)
 	Cost		reading;
 
 	join_chain_scan_cost(chain, &pages, &row);
-	reading = chain->column_pages + row * chain->column_share * chain->tuples;
+	reading = chain->column_pages + row * chain->column_share * chain->tuples + join_chain_tests_cost(chain);
 	if (chain->late && joined != NULL)
 		reading = Min(reading + cached_fetch_cost(root, chain->table,
 												  LATE_ROWS_FACTOR * join_chain_rows_fetched(root, chain->table, joined)),
@@ -422,7 +442,8 @@ join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
-	return pages + chain->own + (row * chain->column_share * chain->tuples + chain->shared) / divisor;
+	return pages + chain->own +
+		(row * chain->column_share * chain->tuples + join_chain_tests_cost(chain) + chain->shared) / divisor;
 }
 
 /* What the joins of a chain cost each of `divisor` processes, which puts all rows of the inner sides into tables. */

@@ -50,6 +50,7 @@ struct JoinChain
 	/* with a columnar index, as far as that can be told before the joins */
 	Cost		column_pages;
 	double		column_share;	/* of what rows cost; 1: it is not read */
+	int			ncolumns;		/* of the table, that are needed */
 	bool		late;			/* it lacks columns, which are fetched for the
 								 * rows of the joins */
 	/* of the steps */
@@ -68,6 +69,7 @@ extern List *join_chain_steps(const JoinChain *chain);
 extern List *join_chain_parts(PlannerInfo *root, JoinChain *chain);
 extern PathTarget *join_chain_part_target(PlannerInfo *root, const JoinChain *part, RelOptInfo *table, PathTarget *target);
 extern void join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row);
+extern Cost join_chain_tests_cost(const JoinChain *chain);
 extern Cost join_chain_joins_cost(const JoinChain *chain, double divisor);
 extern double join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined);
 extern Cost join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined);

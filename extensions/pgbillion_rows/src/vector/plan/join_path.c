@@ -262,6 +262,8 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
+	if (OidIsValid(index->index))
+		row += join_chain_tests_cost(chain) / Max(chain->table->tuples, 1);
 	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
 		join_chain_joins_cost(chain, divisor);
 }
