@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis.configuration
@@ -55,16 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         some.sort(key=lambda path: path.stat().st_size, reverse=True)
     order = {path: number / len(some) for some in files.values() for number, path in enumerate(some)}
     items.sort(key=lambda item: (places.get(item.path.stem, len(places)), order[item.path]))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    report = yield
-    # what needs nothing besides runs on the bare machine, and then nowhere else in CI
-    if report.skipped and os.environ.get("PGBILLION_BARE") and item.get_closest_marker("machine") is None:
-        report.outcome = "failed"
-        report.longrepr = f"skipped on a bare machine without being marked machine: {report.longrepr}"
-    return report
 
 
 @pytest.fixture

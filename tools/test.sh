@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# tools/test.sh [quick|bare|rest]: run every test on the embedded PostgreSQL, on that of PG_CONFIG, or on the major PG; MINOR=lowest
+# tools/test.sh [quick|bare]: run every test on the embedded PostgreSQL, on that of PG_CONFIG, or on the major PG; MINOR=lowest
 # takes the lowest minor version of that major which libraries in wheels are for. What tests need besides is installed
 # first where that is possible. `quick` runs some tests of every feature, which need nothing besides;
-# `bare` is for tools/test-bare.sh, and `rest` runs what that one leaves out.
+# `bare` is for tools/test-bare.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
@@ -23,12 +23,10 @@ case ${1:-} in
 quick) arguments=(-m quick) ;;
 bare) arguments=(-m "quick or machine") ;;
 *)
-    [ "${1:-}" != rest ] || arguments=(-m "not discard_caches and not column_suites and (machine or not quick)")
     version=${PG_CONFIG:+$("$PG_CONFIG" --version)}
     tools/test-needs.sh "$(sed -nE 's/^PostgreSQL ([0-9]+).*/\1/p' <<<"${version:-PostgreSQL 18}")"
     ;;
 esac
-# much of the time passes waiting for servers: three processes for two CPU cores; each has a cluster of its own
-processes=$((($(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2))
+# much of the time passes waiting for servers; each process has a cluster of its own
 # shellcheck disable=SC2086
-exec .venv/bin/pytest --numprocesses=$((processes < 8 ? processes : 8)) --dist=loadfile --no-loadscope-reorder "${arguments[@]}" ${PYTEST_ARGS:-}
+exec .venv/bin/pytest --numprocesses=logical --maxprocesses=8 --dist=loadfile --no-loadscope-reorder "${arguments[@]}" ${PYTEST_ARGS:-}
