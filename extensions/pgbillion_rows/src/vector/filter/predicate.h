@@ -273,6 +273,7 @@ holds(CompareOp op, int order)
 
 extern int	filter_select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
 										  uint16 *selected);
+extern int	filter_leave_out_nulls(const bool *nulls, uint16 *rows, int n);
 extern int	filter_list_bitmap(const uint64 *bitmap, int n, uint16 *selected);
 
 /* ---- families of comparisons: arrays that end with a kind without functions ---- */

@@ -56,20 +56,6 @@ is_own_type(const Range *range, const Batch *batch)
 	return range->type == batch->columns[range->column].type;
 }
 
-/* Remove from a list of rows those that are NULL; return how many are left. */
-static int
-leave_out_nulls(const bool *nulls, uint16 *selected, int n)
-{
-	int			k = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		selected[k] = selected[i];
-		k += !nulls[selected[i]];
-	}
-	return k;
-}
-
 static int
 select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
@@ -85,7 +71,7 @@ select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 		int			found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
 
 		if (found >= 0)
-			return packed.nulls == NULL ? found : leave_out_nulls(packed.nulls, selected, found);
+			return packed.nulls == NULL ? found : filter_leave_out_nulls(packed.nulls, selected, found);
 	}
 	return range->kind->select(range, scalars, batch_column(batch, range->column), rows, n, selected);
 }

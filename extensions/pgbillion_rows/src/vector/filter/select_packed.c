@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * select_packed.c
- *	  Which rows of an array of numbers are within a range.
+ *	  Which rows of an array of numbers are within a range, and which are not NULL.
  *
  *-------------------------------------------------------------------------
  */
@@ -98,5 +98,19 @@ filter_select_packed_integers(const Packed *packed, int64 from, int64 to, const 
 			break;
 	}
 
+	return k;
+}
+
+/* Leave out the listed rows with NULL, whose elements are of no use; return how many are left. */
+int
+filter_leave_out_nulls(const bool *nulls, uint16 *rows, int n)
+{
+	int			k = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		rows[k] = rows[i];
+		k += !nulls[rows[i]];
+	}
 	return k;
 }

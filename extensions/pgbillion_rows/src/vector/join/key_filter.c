@@ -194,20 +194,6 @@ join_key_filter_begin(JoinKeyFilter *filter)
 
 /* ---- what it removes ---- */
 
-/* Leave out the listed rows with NULL, which matches nothing; what stands for it may be any value. */
-static int
-leave_out_nulls(const bool *nulls, uint16 *rows, int n)
-{
-	int			k = 0;
-
-	for (int i = 0; i < n; i++)
-	{
-		rows[k] = rows[i];
-		k += !nulls[rows[i]];
-	}
-	return k;
-}
-
 /*
  * List the rows whose value may occur, of a column that the source has as an
  * array of integers; return how many. What is within the bounds is looked up
@@ -231,7 +217,7 @@ select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
 		within = filter_select_packed_integers(packed, set->min, set->max, NULL, n, rows);
 	/* an element that stands for NULL may be out of bounds */
 	if (packed->nulls != NULL)
-		within = leave_out_nulls(packed->nulls, rows, within);
+		within = filter_leave_out_nulls(packed->nulls, rows, within);
 	if (bits == NULL)
 		return within;
 
@@ -317,7 +303,7 @@ select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
 		default:
 			SELECT_BY(int_of(values[i], set->type));
 	}
-	return column->has_nulls ? leave_out_nulls(column->nulls, rows, k) : k;
+	return column->has_nulls ? filter_leave_out_nulls(column->nulls, rows, k) : k;
 }
 
 /* Is a set worth a look at a batch? Sets that are not have a rest. */
