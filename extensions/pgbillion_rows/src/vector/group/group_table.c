@@ -790,6 +790,11 @@ remember_dense(GroupTable *table, const Values *keys, int n, char **entries)
 static pg_attribute_always_inline int
 find_wide(GroupTable *table, const Values *keys, int n, char **entries, uint16 *others, bool has_nulls)
 {
+	const Datum *values = keys[0].values;
+	const uint64 *made = table->wide_made;
+	uint64		base = table->wide_base;
+	uint64		most = table->wide_keys;
+	int			shift = table->wide_shift;
 	char	   *wide = table->wide;
 	Size		stride = table->wide_stride;
 	int			states = table->states_offset;
@@ -797,10 +802,14 @@ find_wide(GroupTable *table, const Values *keys, int n, char **entries, uint16 *
 
 	for (int i = 0; i < n; i++)
 	{
-		uint64		place = wide_place(table, keys, i, has_nulls);
+		/* as wide_place(), without loading the table's fields for each row */
+		uint64		place = Min((uint64) ((int64) ((uint64) values[i] << shift) >> shift) - base, most);
 
+		if (has_nulls && keys[0].nulls[i])
+			place = most;
+		Assert(place == wide_place(table, keys, i, has_nulls));
 		others[nothers] = i;
-		nothers += !wide_is_made(table, place);
+		nothers += (made[place / 64] >> (place % 64) & 1) == 0;
 		entries[i] = wide + place * stride;
 		/* aggregates change them next */
 		__builtin_prefetch(entries[i] + states, 1);
