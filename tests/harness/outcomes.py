@@ -133,7 +133,7 @@ def both(conn: Connection, query: str, off: str, on: str, way: str, where: str, 
 
 
 def canceled(conn: Connection, query: str, settings: str, delay: float) -> Outcome:
-    """What a query gives that is canceled after so many seconds, if it is not over by then."""
+    """What a query gives, which is canceled after that number of seconds unless it has ended."""
     conn.execute("SAVEPOINT undisturbed")
     # what pg_cancel_backend() does, without the time that it takes
     timer = threading.Timer(delay, os.kill, (sessions.pid(conn), signal.SIGINT))

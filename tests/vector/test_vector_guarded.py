@@ -53,7 +53,7 @@ def guarded(cluster: Cluster, tables: str) -> Iterator[Connection]:
 
 
 def ours(conn: Connection, query: str, settings: str) -> bool:
-    """Whether a query's plan has a node of ours."""
+    """Whether one of our nodes is in a query's plan."""
     conn.execute(f"SAVEPOINT explained; {settings}".encode())
     found = any("Custom Plan Provider" in node for node in plans.nodes(plans.explain(conn, query)))
     conn.execute("ROLLBACK TO explained")

@@ -30,9 +30,9 @@ pytestmark = pytest.mark.majors
 
 QUERIES = amount("PGBILLION_TEST_MIXED_JOINS", 700, 200)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
-# the plans of so many are looked at
+# of this number of queries, the plan of one is looked at
 EXPLAINED_EACH = 1 if QUERIES < 500 else 2 if QUERIES < 1500 else 5
-# so many queries over the same tables
+# number of queries over the same tables
 QUERIES_OF_SCHEMA = 250
 FAILURES_SHOWN = 3
 # whoever makes them must not wait for products of large tables

@@ -118,7 +118,7 @@ def settings_by_chance(chance: random.Random) -> str:
 
 
 def outgrown(conn: Connection, query: str, settings: str) -> tuple[bool, bool]:
-    """Whether a query has joins of ours, and whether one of their tables went to files."""
+    """Whether a query runs our joins, and whether one of their tables went to files."""
     conn.execute(f"SAVEPOINT explained; {settings}".encode())
     text = plans.text(conn, query)
     conn.execute("ROLLBACK TO explained")

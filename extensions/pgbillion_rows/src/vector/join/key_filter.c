@@ -228,6 +228,7 @@ select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
 			for (int i = 0; i < within; i++) \
 			{ \
 				uint64		place = elements[rows[i]] + above; \
+				Assert(place <= (uint64) set->max - (uint64) set->min); \
 				rows[k] = rows[i]; \
 				k += (bits[place / 64] >> (place & 63)) & 1; \
 			} \
