@@ -78,6 +78,13 @@ typedef struct KeyStatistics
 								 * index */
 } KeyStatistics;
 
+/* How two values of the key compare. */
+static int
+compare_values(const KeyStatistics *statistics, Datum left, Datum right)
+{
+	return DatumGetInt32(FunctionCall2Coll(&statistics->type->cmp_proc_finfo, statistics->collation, left, right));
+}
+
 /* How many of the keys, which are in order, are less than a value; if `equal`, also those equal to it. */
 static int
 count_below(const KeyStatistics *statistics, const KeptKeys *kept, Datum value, bool equal)
@@ -88,8 +95,7 @@ count_below(const KeyStatistics *statistics, const KeptKeys *kept, Datum value, 
 	while (low < high)
 	{
 		int			middle = (low + high) / 2;
-		int			order = DatumGetInt32(FunctionCall2Coll(&statistics->type->cmp_proc_finfo, statistics->collation,
-															kept->keys[middle], value));
+		int			order = compare_values(statistics, kept->keys[middle], value);
 
 		if (order < 0 || (equal && order == 0))
 			low = middle + 1;
@@ -136,14 +142,35 @@ share_out_of_range(PlannerInfo *root, const KeyStatistics *statistics, VariableS
 	return statistics->others * (below + 1 - up_to);
 }
 
-/* How many rows of the small table have a key in the range of the histogram of the large one. */
+/* Does the range of a histogram of the key have all of another's? */
+static bool
+has_range_of(const KeyStatistics *statistics, VariableStatData *other)
+{
+	const AttStatsSlot *histogram = &statistics->histogram;
+	AttStatsSlot slot;
+	bool		all;
+
+	if (!get_attstatsslot(&slot, other->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
+		return false;
+	all = slot.stacoll == statistics->collation &&
+		compare_values(statistics, histogram->values[0], slot.values[0]) <= 0 &&
+		compare_values(statistics, histogram->values[histogram->nvalues - 1], slot.values[slot.nvalues - 1]) >= 0;
+	free_attstatsslot(&slot);
+
+	return all;
+}
+
+/*
+ * How many rows of the small table have a key in the range of the histogram of
+ * the large one. Where all have, so far as statistics tell, no index is asked.
+ */
 static double
 rows_in_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *small)
 {
 	double		below;
 	double		up_to;
 
-	if (!find_ends(root, statistics, small, &below, &up_to))
+	if (has_range_of(statistics, small) || !find_ends(root, statistics, small, &below, &up_to))
 		return small->rel->tuples;
 	return (up_to - below) * small->rel->tuples;
 }
@@ -199,7 +226,8 @@ get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *sma
 		if (statistics->histogram.stacoll != statistics->collation)
 			return false;
 		/* the large table need not have all keys of its range */
-		keys = Max(distinct, rows_in_range(root, statistics, small)) - statistics->common.nvalues;
+		keys = distinct >= small->rel->tuples ? distinct : Max(distinct, rows_in_range(root, statistics, small));
+		keys -= statistics->common.nvalues;
 		statistics->of_others = Max(others, 0) / Max(keys, 1);
 	}
 	statistics->average = present / Max(Max(distinct, small->rel->tuples), 1);
@@ -376,8 +404,10 @@ shares_of_keys(PlannerInfo *root, KeyStatistics *statistics, VariableStatData *l
 	for (int i = 0; i < statistics->common.nvalues; i++)
 	{
 		int			place = count_below(statistics, kept, statistics->common.values[i], false);
-		int			n = count_below(statistics, kept, statistics->common.values[i], true) - place;
+		int			n = 0;
 
+		while (place + n < kept->nkeys && compare_values(statistics, kept->keys[place + n], statistics->common.values[i]) == 0)
+			n++;
 		shares.known += n * statistics->common.numbers[i];
 		if (place >= first && place < end)
 			others -= n;

@@ -212,8 +212,13 @@ copy_keys(const KeptKeys *keys, bool byval, int16 length)
 	copy = palloc(sizeof(KeptKeys));
 	copy->nkeys = keys->nkeys;
 	copy->keys = palloc(sizeof(Datum) * Max(keys->nkeys, 1));
-	for (int i = 0; i < keys->nkeys; i++)
-		copy->keys[i] = datumCopy(keys->keys[i], byval, length);
+	if (byval)
+		memcpy(copy->keys, keys->keys, sizeof(Datum) * keys->nkeys);
+	else
+	{
+		for (int i = 0; i < keys->nkeys; i++)
+			copy->keys[i] = datumCopy(keys->keys[i], false, length);
+	}
 	return copy;
 }
 

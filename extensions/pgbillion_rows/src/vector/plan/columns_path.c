@@ -77,6 +77,20 @@ typedef struct StorageMemo
 	bool		shown;
 } StorageMemo;
 
+/* Does this show how values are stored? It is part of what the memo is about, and does not change. */
+static bool
+remembered_storage(PlannerInfo *root, const void *about, Node *node)
+{
+	StorageMemo *known = planner_memo_find(root, MEMO_STORAGE, about);
+
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_STORAGE, about, sizeof(StorageMemo));
+		known->shown = shows_storage(node, root->glob);
+	}
+	return known->shown;
+}
+
 /*
  * Does a query, or one around it, with all their subqueries, show how values of
  * a table are stored? That is found out once for each. What branches of a UNION
@@ -86,18 +100,11 @@ typedef struct StorageMemo
 bool
 vector_storage_is_shown(PlannerInfo *root, RelOptInfo *rel, List *exprs)
 {
-	if (shows_storage((Node *) exprs, root->glob) || shows_storage((Node *) rel->baserestrictinfo, root->glob))
+	if (shows_storage((Node *) exprs, root->glob) || remembered_storage(root, rel, (Node *) rel->baserestrictinfo))
 		return true;
 	for (; root != NULL; root = root->parent_root)
 	{
-		StorageMemo *known = planner_memo_find(root, MEMO_STORAGE, root);
-
-		if (known == NULL)
-		{
-			known = planner_memo_make(root, MEMO_STORAGE, root, sizeof(StorageMemo));
-			known->shown = shows_storage((Node *) root->parse, root->glob);
-		}
-		if (known->shown)
+		if (remembered_storage(root, root, (Node *) root->parse))
 			return true;
 	}
 	return false;
