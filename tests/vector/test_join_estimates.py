@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from harness import servers
+from harness.plan_reports import milliseconds
 from harness.servers import one
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
@@ -222,6 +223,9 @@ def test_limit_does_not_count_on_more_rows(conn: Connection) -> None:
 
     try:
         ours = [stops_early(rows) for rows in (10, 400)]
+        # the time that is told is of the plan that is taken, which sorts
+        assert not stops_early(60)
+        assert milliseconds(conn, f"{query} 60") > milliseconds(conn, query.removesuffix(" ORDER BY 1 LIMIT "))
         conn.execute("SET pgbillion_rows.enable = off")
         assert ours == [stops_early(rows) for rows in (10, 400)] == [True, False]
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness import servers
+from harness.plan_reports import milliseconds
 from harness.servers import one
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
@@ -56,17 +57,6 @@ def told(conn: Connection, query: str) -> list[str]:
     """What explain_vector() says, line by line, except for how long the plan takes."""
     lines = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)).splitlines()
     return [line for line in lines if not line.startswith("estimated to take ")]
-
-
-def milliseconds(conn: Connection, query: str) -> float:
-    """How long explain_vector() says that the plan takes; NaN if it does not."""
-    found = re.findall(
-        r"^estimated to take (\d+\.\d{3}) ms with all tables in memory$",
-        str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)),
-        re.MULTILINE,
-    )
-    assert len(found) <= 1
-    return float(found[0]) if found else math.nan
 
 
 # one setting for everything

@@ -47,6 +47,8 @@ _PG_init(void)
 	sort_init();
 	window_init();
 	memoize_init();
+	/* what it reports and notes is of all paths that the others offer */
+	vector_report_init();
 	statistics_memory_init();
 	statistics_count_init();
 	MarkGUCPrefixReserved("pgbillion_rows");

@@ -130,6 +130,23 @@ memoize(Plan *plan, SubPlan *subplan)
 	return &cscan->scan.plan;
 }
 
+/* Are the results of a subquery remembered, of which this is the plan? */
+static bool
+may_remember(PlannerGlobal *glob, SubPlan *subplan, const Plan *plan)
+{
+	return memoize_subqueries != PLAN_OFF && subplan->parParam != NIL && !subplan->useHashTable &&
+		kind_is_remembered(subplan->subLinkType) &&
+		(memoize_subqueries == PLAN_FORCE || plan->total_cost >= LEAST_COST) &&
+		!planner_subquery_varies(glob, subplan);
+}
+
+/* The same for planner_is_remembered(). */
+static bool
+is_remembered(PlannerInfo *root, SubPlan *subplan)
+{
+	return may_remember(root->glob, subplan, list_nth(root->glob->subplans, subplan->plan_id - 1));
+}
+
 /* Remember the results of each subquery in an expression of a query, but not of those in its subqueries. */
 static bool
 memoize_subplans(Node *node, void *context)
@@ -148,10 +165,8 @@ memoize_subplans(Node *node, void *context)
 		 * the same subquery may be in several places: copies of one
 		 * expression
 		 */
-		if (subplan->parParam != NIL && !subplan->useHashTable && kind_is_remembered(subplan->subLinkType) &&
-			!(IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &memoize_scan_methods) &&
-			(memoize_subqueries == PLAN_FORCE || plan->total_cost >= LEAST_COST) &&
-			!planner_subquery_varies(glob, subplan))
+		if (!(IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &memoize_scan_methods) &&
+			may_remember(glob, subplan, plan))
 			lfirst(place) = memoize(plan, subplan);
 	}
 	return expression_tree_walker(node, memoize_subplans, context);
@@ -173,5 +188,6 @@ memoize_init(void)
 							 &memoize_subqueries, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_add_offer(memoize_query);
+	planner_set_remembered(is_remembered);
 	RegisterCustomScanMethods(&memoize_scan_methods);
 }

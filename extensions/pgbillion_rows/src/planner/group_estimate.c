@@ -36,6 +36,39 @@ typedef struct Range
 	double		high;
 } Range;
 
+/*
+ * How many different values an expression has in all rows, whatever conditions
+ * leave of these; *guessed: nothing tells.
+ */
+double
+group_estimate_different(PlannerInfo *root, Node *expr, bool *guessed)
+{
+	VariableStatData data;
+	double		number;
+
+	examine_variable(root, expr, 0, &data);
+	number = get_variable_numdistinct(&data, guessed);
+	ReleaseVariableStats(data);
+
+	return number;
+}
+
+/* The same of several together, as if they had nothing to do with each other. */
+double
+group_estimate_values(PlannerInfo *root, List *exprs)
+{
+	double		number = 1;
+	ListCell   *lc;
+
+	foreach(lc, exprs)
+	{
+		bool		guessed;
+
+		number *= group_estimate_different(root, lfirst(lc), &guessed);
+	}
+	return number;
+}
+
 /* A value as a number; times in microseconds, dates in days. */
 static bool
 number_of(Datum value, Oid type, double *number)

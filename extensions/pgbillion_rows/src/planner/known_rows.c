@@ -17,6 +17,7 @@
 #include "utils/syscache.h"
 
 #include "planner/arithmetic.h"
+#include "planner/group_estimate.h"
 #include "planner/known_rows.h"
 #include "planner/planner_memo.h"
 
@@ -165,14 +166,10 @@ known_rows_look_up_factor(PlannerInfo *root, IndexPath *path)
 static double
 different_values(PlannerInfo *root, Node *expression)
 {
-	VariableStatData variable;
-	bool		is_default;
-	double		result;
+	bool		guessed;
+	double		result = group_estimate_different(root, expression, &guessed);
 
-	examine_variable(root, expression, 0, &variable);
-	result = get_variable_numdistinct(&variable, &is_default);
-	ReleaseVariableStats(variable);
-	return is_default ? 0 : result;
+	return guessed ? 0 : result;
 }
 
 /*

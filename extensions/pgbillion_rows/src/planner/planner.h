@@ -96,6 +96,8 @@ extern Path *planner_gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarge
 
 extern bool planner_function_shows_storage(Oid function);
 extern bool planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan);
+extern void planner_set_remembered(bool (*remembered) (PlannerInfo *root, SubPlan *subplan));
+extern bool planner_is_remembered(PlannerInfo *root, SubPlan *subplan);
 
 /* ---- reasons.c ---- */
 

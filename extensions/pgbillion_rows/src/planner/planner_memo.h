@@ -23,13 +23,15 @@ typedef enum MemoKind
 	MEMO_INDEX,					/* of a columnar index: columns_path.c */
 	MEMO_INNER,					/* of a relation: join_step.c */
 	MEMO_CLAUSE,				/* of a RestrictInfo: join_step.c */
+	MEMO_PAIR,					/* of a RestrictInfo: cost_model.c */
+	MEMO_CALLS,					/* of a SubPlan: subquery_cost.c */
 	MEMO_COLUMNS,				/* of a relation: join_path.c */
 	MEMO_OFFER,					/* of a relation: join_path.c */
 	MEMO_FILTER,				/* of a table: cost_model.c */
 	MEMO_REACH,					/* of a table: reach_cost.c */
 	MEMO_RAISED,				/* of a PlannerInfo: early_stop.c */
 	MEMO_KNOWN_ROWS,			/* of a PlannerInfo: known_rows.c */
-	MEMO_STORAGE,				/* of a PlannerInfo: columns_path.c */
+	MEMO_STORAGE,				/* of a PlannerInfo or a table: columns_path.c */
 	MEMO_QUERY_COST,			/* of a PlannerInfo: cached_upper_cost.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;

@@ -117,3 +117,20 @@ planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan)
 {
 	return varies(list_nth_node(PlannerInfo, glob->subroots, subplan->plan_id - 1));
 }
+
+static bool (*is_remembered) (PlannerInfo *root, SubPlan *subplan) = NULL;
+
+/* Have it asked whether a subquery's results are remembered. Called once, when the library is loaded. */
+void
+planner_set_remembered(bool (*remembered) (PlannerInfo *root, SubPlan *subplan))
+{
+	Assert(is_remembered == NULL);
+	is_remembered = remembered;
+}
+
+/* Are the results of a correlated subquery that has been planned remembered, so that no value is computed twice? */
+bool
+planner_is_remembered(PlannerInfo *root, SubPlan *subplan)
+{
+	return is_remembered != NULL && is_remembered(root, subplan);
+}

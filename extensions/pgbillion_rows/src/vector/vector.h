@@ -59,4 +59,7 @@ extern Path *vector_states_path(PlannerInfo *root, RelOptInfo *parent, RelOptInf
 /* ---- plan/explain_vector.c ---- */
 extern void explain_vector_init(void);
 
+/* ---- plan/report.c ---- */
+extern void vector_report_init(void);
+
 #endif							/* PGBILLION_VECTOR_H */

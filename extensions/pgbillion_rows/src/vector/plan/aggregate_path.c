@@ -95,7 +95,7 @@ choose_late_index(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, double
 
 	if (!OidIsValid(index))
 		return InvalidOid;
-	if (vector_columns != PLAN_FORCE && taken >= index_path_cost(root, rel))
+	if (vector_columns != PLAN_FORCE && taken + vector_others_cost(root, rel, 1) * rel->tuples >= index_path_cost(root, rel))
 	{
 		*late = NIL;
 		return InvalidOid;
@@ -132,6 +132,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 		wait = 0;
 	else
 		index = choose_late_index(root, rel, target, page_cost, &pages, &row, &wait, &late);
+	row += vector_others_cost(root, rel, 1);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
 	path = vector_make_scan_path(parent, rel, target, terms, index, late, parallel_workers, safe);

@@ -19,6 +19,7 @@
 #include <math.h>
 
 #include "access/htup_details.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_statistic.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -28,6 +29,7 @@
 #include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/spccache.h"
 #include "utils/syscache.h"
 
 #include "planner/known_rows.h"
@@ -112,40 +114,58 @@ static Cost
 sequential_scan_cost(PlannerInfo *root, Path *path)
 {
 	RelOptInfo *rel = path->parent;
-	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel, rel->rows, rel->tuples) + vector_reach_cost(root, rel, false);
+	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, path, rel->tuples, 1) + vector_reach_cost(root, rel, false);
 
 	if (vector_is_filter_scan(path) && ((RowsPath *) path)->columns)
 		return ((RowsPath *) path)->taken;
 	if (vector_is_filter_scan(path))
-		row = vector_filter_cost(root, rel) + vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true) +
+		row = vector_filter_cost(root, rel) + vector_others_cost(root, rel, 1) + vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true) +
 			cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
 	return vector_filter_startup_cost(root, rel) +
 		(CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
 }
 
-/* Do rows lie in the order of an index, so that those next to each other there share pages? */
-static bool
-is_clustered(PlannerInfo *root, IndexOptInfo *index)
+/* How far rows lie in the order of an index, as ANALYZE has found: 1 is the same order, or its reverse. */
+static double
+order_of_rows(PlannerInfo *root, IndexOptInfo *index)
 {
 	AttrNumber	attno = index->indexkeys[0];
 	HeapTuple	tuple;
 	AttStatsSlot slot;
-	bool		found = false;
+	double		correlation = 0;
 
 	if (attno <= 0)
-		return false;
+		return 0;
 	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(planner_rt_fetch(index->rel->relid, root)->relid),
 							Int16GetDatum(attno), BoolGetDatum(false));
 	if (!HeapTupleIsValid(tuple))
-		return false;
+		return 0;
 	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
 	{
-		found = fabs(slot.numbers[0]) > CACHED_COST_CLUSTERED;
+		correlation = Min(fabs(slot.numbers[0]), 1);
 		free_attstatsslot(&slot);
 	}
 	ReleaseSysCache(tuple);
 
-	return found;
+	return correlation;
+}
+
+/*
+ * The share of the rows that an index scan finds that are not on the page of the
+ * row before. Those of a key lie around one place, the closer to it the better
+ * rows are in order; of a normal distribution, this is how far.
+ */
+static double
+share_of_pages(PlannerInfo *root, IndexOptInfo *index, double rows)
+{
+	RelOptInfo *rel = index->rel;
+	double		order = order_of_rows(root, index);
+	double		pages;
+
+	if (order <= CACHED_COST_CLUSTERED)
+		return 1;
+	pages = rel->pages * sqrt(1 - order * order) + rows * rel->pages / Max(rel->tuples, 1);
+	return Min(pages / Max(rows, 1), 1);
 }
 
 /* How often a path is executed: for the rows of others very often, as far as is known here. */
@@ -198,6 +218,34 @@ found_factor(PlannerInfo *root, IndexPath *path)
 }
 
 /*
+ * How many entries of an index a scan reads that do not fit, beyond the rows that
+ * it finds: with conditions on its later columns alone, these are nearly all. Of
+ * B-trees, PostgreSQL's cost tells, which is in proportion to their entries.
+ */
+static double
+entries_beyond(IndexPath *path, double rows)
+{
+	IndexOptInfo *index = path->indexinfo;
+	double		random_cost;
+	double		page_cost;
+	Cost		entry;
+	Cost		once;
+
+	/* the pages that many scans read are fewer than those of each */
+	if (index->relam != BTREE_AM_OID || path->path.param_info != NULL || index->tuples <= 0)
+		return 0;
+	get_tablespace_page_costs(index->reltablespace, &random_cost, &page_cost);
+	entry = random_cost * index->pages / index->tuples + cpu_index_tuple_cost +
+		cpu_operator_cost * list_length(path->indexclauses);
+	/* settings may be 0 */
+	if (entry <= 0)
+		return 0;
+	/* a page, and the way down to it, as in btcostestimate() */
+	once = random_cost + 50 * cpu_operator_cost * (Max(index->tree_height, 0) + 1);
+	return Max((path->indextotalcost - once) / entry - rows, 0);
+}
+
+/*
  * A scan of an index, one of this number of them, which ends when it has returned
  * this share of the rows that it has.
  */
@@ -210,15 +258,17 @@ index_scan(PlannerInfo *root, IndexPath *path, double share, double times)
 	double		fetch = CACHED_COST_FETCH_NEAR + (CACHED_COST_FETCH - CACHED_COST_FETCH_NEAR) *
 		distance_of_found(root, path, rel->pages, rows * share * times);
 	double		row = fetch * fetched + CACHED_COST_INDEX_ONLY_ROW * (1 - fetched);
-	double		further = fetched > 0 && is_clustered(root, path->indexinfo) ?
-		Min(CACHED_COST_INDEX_ROW, row) : row;
+	double		together = fetched > 0 ? Min(CACHED_COST_INDEX_ROW, row) : row;
+	double		further = together + (row - together) * share_of_pages(root, path->indexinfo, rows);
+	Cost		beyond = cpu_tuple_cost * CACHED_COST_INDEX_ENTRY * entries_beyond(path, rows) * share;
 
 	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
 	rows = clamp_row_est(rows * share);
 	/* of keys that are known to have few rows, most have none */
 	rows *= known_rows_look_up_factor(root, path) * found_factor(root, path);
-	return descent_cost(root, path, times) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
-		(vector_core_filter_cost(root, rel, path->path.rows, path->indexselectivity * rel->tuples) +
+	return descent_cost(root, path, times) + beyond / vector_parallel_divisor(path->path.parallel_workers) +
+		cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
+		(vector_core_filter_cost(root, &path->path, path->indexselectivity * rel->tuples, times) +
 		 vector_reach_cost(root, rel, false) * fetched) * rows;
 }
 
@@ -239,7 +289,8 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path, double times)
 	{
 		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual) *
 			found_factor(root, (IndexPath *) path->bitmapqual);
-		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(root, (IndexPath *) path->bitmapqual, times);
+		cost = cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_INDEX_ENTRY * entries_beyond((IndexPath *) path->bitmapqual, rows)) +
+			descent_cost(root, (IndexPath *) path->bitmapqual, times);
 	}
 
 	/*
@@ -252,7 +303,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path, double times)
 	page -= Max(page - CACHED_COST_PAGE, 0) * sqrt(pages / Max(rel->pages, 1));
 	return cost +
 		(cpu_tuple_cost * (page * pages + CACHED_COST_BITMAP_ROW * rows) +
-		 (vector_core_filter_cost(root, rel, path->path.rows, selectivity * rel->tuples) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
+		 (vector_core_filter_cost(root, &path->path, selectivity * rel->tuples, times) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }
 
 static Cost
@@ -333,10 +384,10 @@ pair_cost(PlannerInfo *root, List *conditions, bool subqueries)
 
 	foreach(lc, conditions)
 	{
-		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		const PairCost *one = vector_pair_cost(root, lfirst_node(RestrictInfo, lc));
 
-		if (!subqueries || contain_subplans((Node *) rinfo->clause))
-			cost += vector_pair_cost(root, rinfo);
+		if (!subqueries || one->has_subquery)
+			cost += one->cost;
 	}
 	return cost;
 }
@@ -349,7 +400,7 @@ startup_cost(PlannerInfo *root, List *conditions)
 	ListCell   *lc;
 
 	foreach(lc, conditions)
-		cost += vector_condition_startup_cost(root, lfirst_node(RestrictInfo, lc));
+		cost += vector_pair_cost(root, lfirst_node(RestrictInfo, lc))->startup;
 	return cost;
 }
 

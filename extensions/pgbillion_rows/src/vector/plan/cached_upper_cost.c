@@ -71,7 +71,7 @@ likely_rows(PlannerInfo *root, const Path *path)
 static Cost
 transitions_cost(const PathTarget *target, double rows, double groups)
 {
-	Cost		row = 0;
+	Cost		cost = 0;
 	ListCell   *lc;
 
 	foreach(lc, pull_var_clause((Node *) target->exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS))
@@ -80,46 +80,69 @@ transitions_cost(const PathTarget *target, double rows, double groups)
 
 		if (!IsA(aggref, Aggref))
 			continue;
-		row += cpu_operator_cost * EAGER_COST_CORE_AGGREGATE;
+		cost += cpu_operator_cost * EAGER_COST_CORE_AGGREGATE * rows;
 #if PG_VERSION_NUM >= 160000
 		if (aggref->aggpresorted)
 			continue;
 #endif
 		if (aggref->aggdistinct != NIL || aggref->aggorder != NIL)
-			row += cpu_tuple_cost * CACHED_COST_COMPARE * log2(Max(rows / Max(groups, 1), 2));
+			cost += cpu_tuple_cost *
+				((CACHED_COST_SORTED_VALUE + CACHED_COST_COMPARE * log2(Max(rows / Max(groups, 1), 2))) * rows +
+				 CACHED_COST_SORT_OF_GROUP * groups);
 	}
-	return row * rows;
+	return cost;
+}
+
+/* Finding the groups of a number of rows, calling the functions of aggregates, and returning the groups. */
+static Cost
+groups_cost(const PathTarget *target, AggStrategy strategy, double rows, double expected)
+{
+	double		groups = clamp_row_est(Min(expected, rows));
+	double		bytes = groups * CORE_GROUP_BYTES;
+	Cost		cost = transitions_cost(target, rows, groups);
+
+	if (strategy == AGG_HASHED)
+		cost += cpu_operator_cost * rows *
+			(EAGER_COST_CORE_ROW + (bytes > EAGER_NEAR_BYTES ? EAGER_COST_CORE_WAITING * log2(bytes / EAGER_NEAR_BYTES) : 0));
+	else if (strategy != AGG_PLAIN)
+		cost += cpu_operator_cost * rows * EAGER_COST_CORE_ROW / 2;
+	return cost + cpu_operator_cost * EAGER_COST_GROUP_RETURNED * groups;
 }
 
 /* An Agg node of PostgreSQL's, without what is below it. */
 static Cost
 aggregate_cost(PlannerInfo *root, const AggPath *agg)
 {
-	double		rows = likely_rows(root, agg->subpath);
-	double		groups = clamp_row_est(Min(agg->numGroups, rows));
-	double		bytes = groups * CORE_GROUP_BYTES;
-	Cost		cost = transitions_cost(agg->path.pathtarget, rows, groups);
-
-	if (agg->aggstrategy == AGG_HASHED)
-		cost += cpu_operator_cost * rows *
-			(EAGER_COST_CORE_ROW + (bytes > EAGER_NEAR_BYTES ? EAGER_COST_CORE_WAITING * log2(bytes / EAGER_NEAR_BYTES) : 0));
-	else if (agg->aggstrategy != AGG_PLAIN)
-		cost += cpu_operator_cost * rows * EAGER_COST_CORE_ROW / 2;
-	return cost + cpu_operator_cost * EAGER_COST_GROUP_RETURNED * groups;
+	return groups_cost(agg->path.pathtarget, agg->aggstrategy, likely_rows(root, agg->subpath), agg->numGroups);
 }
 
-/* The same of grouping sets, each of which takes every row. */
+/*
+ * The same of grouping sets, each of which takes every row. The first of those
+ * that are not hashed has rows in order; the others sort them.
+ */
 static Cost
 grouping_sets_cost(PlannerInfo *root, const GroupingSetsPath *path)
 {
 	double		rows = likely_rows(root, path->subpath);
-	int			nsets = 0;
+	bool		first = true;
+	Cost		cost = 0;
 	ListCell   *lc;
+	ListCell   *one;
 
 	foreach(lc, path->rollups)
-		nsets += list_length(lfirst_node(RollupData, lc)->gsets_data);
-	return own_cost(&path->path, path->subpath) +
-		nsets * transitions_cost(path->path.pathtarget, rows, path->path.rows / Max(nsets, 1));
+	{
+		const RollupData *rollup = lfirst_node(RollupData, lc);
+
+		foreach(one, rollup->gsets_data)
+			cost += groups_cost(path->path.pathtarget, rollup->is_hashed ? AGG_HASHED : AGG_SORTED, rows,
+								lfirst_node(GroupingSetData, one)->numGroups);
+		if (rollup->is_hashed || rollup->groupClause == NIL)
+			continue;
+		if (!first)
+			cost += cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
+		first = false;
+	}
+	return cost;
 }
 
 /* LIMIT: what is below it up to the last row that is wanted. */
@@ -164,31 +187,29 @@ subquery_cost(const SubqueryScanPath *path, PathCost cost)
 	return cost(subroot, path->subpath) + cached_once_cost(subroot) + own_cost(&path->path, path->subpath);
 }
 
-/* Of nodes that take the place of PostgreSQL's, which their paths stand above: what those of a chain are above. */
+/* A sort's subpath; of other paths themselves. */
+static Path *
+below_sort(Path *path)
+{
+	return IsA(path, SortPath) || IsA(path, IncrementalSortPath) ? ((SortPath *) path)->subpath : path;
+}
+
+/*
+ * Of nodes that take the place of PostgreSQL's, which their paths stand above:
+ * what these are above. That is one node, or windows with the sorts of their rows.
+ */
 static Path *
 below_replaced(Path *path)
 {
-	for (;;)
-	{
-		switch (nodeTag(path))
-		{
-			case T_WindowAggPath:
-				path = ((WindowAggPath *) path)->subpath;
-				break;
-			case T_SortPath:
-			case T_IncrementalSortPath:
-				path = ((SortPath *) path)->subpath;
-				break;
-			case T_AggPath:
-				path = ((AggPath *) path)->subpath;
-				break;
-			case T_GroupingSetsPath:
-				path = ((GroupingSetsPath *) path)->subpath;
-				break;
-			default:
-				return path;
-		}
-	}
+	if (IsA(path, AggPath))
+		return ((AggPath *) path)->subpath;
+	if (IsA(path, GroupingSetsPath))
+		return ((GroupingSetsPath *) path)->subpath;
+	if (!IsA(path, WindowAggPath))
+		return below_sort(path);
+	while (IsA(path, WindowAggPath))
+		path = below_sort(((WindowAggPath *) path)->subpath);
+	return path;
 }
 
 /* The path below one, where there is one. */

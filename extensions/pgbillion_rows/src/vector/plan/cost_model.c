@@ -216,10 +216,17 @@ vector_wait_cost(PlannerInfo *root, RelOptInfo *rel)
 typedef struct FilterMemo
 {
 	bool		by_row;			/* PostgreSQL evaluates a term of it */
-	Cost		cost;			/* of a row, with reading it */
+	Cost		cost;			/* of a row, with reading it, as far as
+								 * kernels go */
+	Cost		others;			/* of a row, of the terms that PostgreSQL
+								 * evaluates */
 	Cost		core;			/* of a row in a scan of PostgreSQL's, without */
 	Cost		startup;		/* of subqueries that are hashed */
 	bool		has_subqueries;
+	List	   *terms;			/* in order */
+	int			nkernels;		/* how many kernels evaluate */
+	double	   *left;			/* rows that the first n of them leave; -1:
+								 * not known yet */
 } FilterMemo;
 
 /* Count operators whose operands have a variable length: they are unpacked each time. */
@@ -255,18 +262,29 @@ term_cost(PlannerInfo *root, Node *term, double rows, Cost *startup)
 	return cost.per_tuple + variable * VARIABLE_LENGTH_COST - subqueries.planned + subqueries.taken;
 }
 
+/* How many rows the first n terms of a table's filter leave, in whichever plans of subqueries the others have. */
+static double
+rows_left_by(PlannerInfo *root, RelOptInfo *rel, FilterMemo *known, int n)
+{
+	if (known->left[n] < 0)
+		known->left[n] = vector_rows_left(root, rel, known->terms, n);
+	return known->left[n];
+}
+
 /*
- * Cost for a row of a table of the terms from the n-th on, as PostgreSQL
- * evaluates them. It takes all of them to be evaluated for every row that it
- * comes to. That is about right, except where one is a subquery, which comes
- * behind what costs less. Of all rows it may come to `fetched` only. What
+ * Cost for a row of the terms of a table's filter from the n-th on, as
+ * PostgreSQL evaluates them for a number of its rows: `among`, of which the
+ * filter keeps all that it keeps, and it comes to this share of them.
+ * PostgreSQL takes all terms to be evaluated for each row. That is about right,
+ * except where one is a subquery, which comes behind what costs less. What
  * subqueries take once is added to *startup.
  */
 static Cost
-by_row_cost(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, double fetched, Cost *startup)
+by_row_cost(PlannerInfo *root, RelOptInfo *rel, FilterMemo *known, List *terms, int n, double among, double share,
+			Cost *startup)
 {
 	Cost		cost = 0;
-	double		share = n == 0 ? 1 : vector_rows_left(root, rel, terms, n) / Max(fetched, 1);
+	double		left = n == 0 ? 1 : rows_left_by(root, rel, known, n) / Max(among, 1);
 	bool		found = false;
 	ListCell   *lc;
 
@@ -274,10 +292,10 @@ by_row_cost(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, double fetch
 	{
 		if (!found && contain_subplans(lfirst(lc)))
 		{
-			share = Min(vector_rows_left(root, rel, terms, foreach_current_index(lc)) / Max(fetched, 1), 1);
+			left = Min(rows_left_by(root, rel, known, foreach_current_index(lc)) / Max(among, 1), 1);
 			found = true;
 		}
-		cost += term_cost(root, lfirst(lc), rel->rows, startup) * share;
+		cost += term_cost(root, lfirst(lc), Min(left * among * share, rel->tuples), startup) * left;
 	}
 	return cost;
 }
@@ -287,6 +305,7 @@ static FilterMemo *
 memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 {
 	FilterMemo *known = planner_memo_find(root, MEMO_FILTER, rel);
+	MemoryContext old;
 	List	   *terms;
 	int			n;
 	QualCost	ours;
@@ -295,32 +314,46 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	if (known != NULL)
 		return known;
 	known = planner_memo_make(root, MEMO_FILTER, rel, sizeof(FilterMemo));
+	old = MemoryContextSwitchTo(root->planner_cxt);
 	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
 	n = count_kernels(root, rel, terms);
+	known->terms = terms;
+	known->nkernels = n;
 	known->by_row = n < list_length(terms);
-	cost_qual_eval(&ours, list_copy_head(terms, n), root);
-	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR +
-		by_row_cost(root, rel, terms, n, rel->tuples, &known->startup);
-	known->core = by_row_cost(root, rel, terms, 0, rel->tuples, &startup);
 	known->has_subqueries = contain_subplans((Node *) terms);
+	known->left = palloc(sizeof(double) * (list_length(terms) + 1));
+	for (int i = 0; i <= list_length(terms); i++)
+		known->left[i] = -1;
+	cost_qual_eval(&ours, list_copy_head(terms, n), root);
+	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR;
+	known->others = by_row_cost(root, rel, known, terms, n, rel->tuples, 1, &known->startup);
+	known->core = by_row_cost(root, rel, known, terms, 0, rel->tuples, 1, &startup);
+	MemoryContextSwitchTo(old);
+
 	return known;
 }
 
 /*
- * Cost of filtering a row of a table in a scan of PostgreSQL's that each time
- * fetches a number of rows and returns `rows` of them. If these are few, it takes
- * other plans of subqueries.
+ * Cost of filtering a row of a table in a scan of PostgreSQL's that each of
+ * `times` times fetches a number of rows. If it returns few, PostgreSQL takes
+ * other plans of subqueries. What it looks for by rows of others has nothing to
+ * do with the filter.
  */
 Cost
-vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel, double rows, double fetched)
+vector_core_filter_cost(PlannerInfo *root, Path *path, double fetched, double times)
 {
+	RelOptInfo *rel = path->parent;
+	double		among = path->param_info != NULL ? rel->tuples : fetched;
+	FilterMemo *known;
 	Cost		startup = 0;
 
 	if (rel->baserestrictinfo == NIL)
 		return 0;
-	if (fetched < rel->tuples && memo_of_filter(root, rel)->has_subqueries)
-		return by_row_cost(root, rel, vector_ordered_terms(root, rel->baserestrictinfo, rows), 0, fetched, &startup);
-	return memo_of_filter(root, rel)->core;
+	known = memo_of_filter(root, rel);
+	if (fetched >= rel->tuples || !known->has_subqueries)
+		return known->core;
+	return by_row_cost(root, rel, known, vector_ordered_terms(root, rel->baserestrictinfo, path->rows), 0, among,
+					   fetched * times / Max(among, 1), &startup);
 }
 
 /* What a table's filter takes before the first row, in a scan of all rows: subqueries that are hashed. */
@@ -330,11 +363,30 @@ vector_filter_startup_cost(PlannerInfo *root, RelOptInfo *rel)
 	return rel->baserestrictinfo == NIL ? 0 : memo_of_filter(root, rel)->startup;
 }
 
-/* Cost of reading and filtering a row of a table. */
+/* Cost of reading a row of a table, and of filtering it by kernels. */
 Cost
 vector_filter_cost(PlannerInfo *root, RelOptInfo *rel)
 {
 	return rel->baserestrictinfo == NIL ? vector_read_cost() : memo_of_filter(root, rel)->cost;
+}
+
+/*
+ * Cost for a row of a table of what of its filter PostgreSQL evaluates for those
+ * that kernels leave, if joins leave this share of rows before that. The fewer
+ * they are, the more of the values that they pass to subqueries are new.
+ */
+Cost
+vector_others_cost(PlannerInfo *root, RelOptInfo *rel, double share)
+{
+	FilterMemo *known;
+	Cost		startup = 0;
+
+	if (rel->baserestrictinfo == NIL)
+		return 0;
+	known = memo_of_filter(root, rel);
+	if (share >= 1 || !known->has_subqueries)
+		return known->others;
+	return by_row_cost(root, rel, known, known->terms, known->nkernels, rel->tuples, share, &startup);
 }
 
 /* Does PostgreSQL evaluate a term of a table's filter, row by row? */
@@ -344,23 +396,19 @@ vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel)
 	return rel->baserestrictinfo != NIL && memo_of_filter(root, rel)->by_row;
 }
 
-/* Cost of a condition of a join for a pair of rows. */
-Cost
+/* What a condition of a join costs. */
+const PairCost *
 vector_pair_cost(PlannerInfo *root, RestrictInfo *condition)
 {
-	Cost		startup = 0;
+	PairCost   *known = planner_memo_find(root, MEMO_PAIR, condition);
 
-	return term_cost(root, (Node *) condition->clause, 0, &startup);
-}
-
-/* What a condition costs once, before the first row: the hash tables of its subqueries. */
-Cost
-vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition)
-{
-	Cost		startup = 0;
-
-	(void) term_cost(root, (Node *) condition->clause, 0, &startup);
-	return startup;
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_PAIR, condition, sizeof(PairCost));
+		known->cost = term_cost(root, (Node *) condition->clause, 0, &known->startup);
+		known->has_subquery = contain_subplans((Node *) condition->clause);
+	}
+	return known;
 }
 
 /* Cost of aggregating a row that the filter keeps. */

@@ -246,8 +246,10 @@
 #define CACHED_COST_TOUCHED_BYTES 1024.0	/* in a table and an index, for a
 											 * row that is looked up */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
-#define CACHED_COST_INDEX_ONLY_ROW 0.7	/* of an index alone, beside others
+#define CACHED_COST_INDEX_ONLY_ROW 1.1	/* of an index alone, beside others
 										 * there */
+#define CACHED_COST_INDEX_ENTRY 0.5 /* of an index that is read, and does not
+									 * fit */
 #define CACHED_COST_CLUSTERED 0.9	/* correlation of values and places from
 									 * which on rows of an index are near each
 									 * other */
@@ -257,6 +259,9 @@
 #define CACHED_COST_FAR_ROWS 1e5
 #define CACHED_COST_MERGE_ROW 1.5	/* a row of a merge join's sides */
 #define CACHED_COST_COMPARE 0.25	/* by a sort */
+#define CACHED_COST_SORTED_VALUE 1.5	/* a value into a sort of a group's,
+										 * and from there */
+#define CACHED_COST_SORT_OF_GROUP 40.0	/* such a sort itself */
 #define CACHED_COST_JOINED_ROW 0.8	/* a row that a join returns */
 #define CACHED_COST_LOOPED_ROW 0.2	/* the same of a nested loop over an
 									 * index, which passes it on */
@@ -313,6 +318,16 @@
 #define EAGER_COST_VECTOR_READ 4.0
 
 /* ---- cost_model.c ---- */
+
+/* What a condition of a join costs. */
+typedef struct PairCost
+{
+	Cost		cost;			/* for a pair of rows */
+	Cost		startup;		/* once, before the first pair: the hash
+								 * tables of its subqueries */
+	bool		has_subquery;
+} PairCost;
+
 extern bool vector_tables_in_memory(PlannerInfo *root);
 extern void vector_force_path(Path *path, Cost factor);
 extern double vector_parallel_divisor(int workers);
@@ -323,12 +338,12 @@ extern double vector_distance(double bytes);
 extern Cost vector_read_cost(void);
 extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);
 extern Cost vector_wait_cost(PlannerInfo *root, RelOptInfo *rel);
-extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel, double rows, double fetched);
+extern Cost vector_core_filter_cost(PlannerInfo *root, Path *path, double fetched, double times);
 extern Cost vector_filter_startup_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
+extern Cost vector_others_cost(PlannerInfo *root, RelOptInfo *rel, double share);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
-extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
-extern Cost vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition);
+extern const PairCost *vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost vector_row_time(PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);

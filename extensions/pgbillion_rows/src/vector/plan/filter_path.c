@@ -288,7 +288,7 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 	double		pages = rel->pages * (1 - share) + choice->columns.pages;
 	double		rows = rel->tuples * (1 - share + share * choice->columns.sought * COLUMN_ROW_COST_FACTOR);
 	Cost		cost = vector_filter_startup_cost(root, rel) + choice->columns.seeking + CACHED_COST_PAGE * cpu_tuple_cost * pages +
-		vector_filter_cost(root, rel) * rows;
+		vector_filter_cost(root, rel) * rows + vector_others_cost(root, rel, 1) * rel->tuples;
 
 	if (choice->columns.all)
 		return cost + cpu_tuple_cost * fetched;
@@ -368,6 +368,14 @@ core_cheapest(RelOptInfo *rel, int workers)
 	return rel->partial_pathlist == NIL ? NULL : linitial(rel->partial_pathlist);
 }
 
+/* Is one of PostgreSQL's paths that looks rows up known to take less time than ours? */
+static bool
+is_faster(PlannerInfo *root, Path *core, Path *ours)
+{
+	return vector_tables_in_memory(root) && (IsA(core, IndexPath) || IsA(core, BitmapHeapPath)) &&
+		cached_path_cost(root, core) < cached_path_cost(root, ours);
+}
+
 /*
  * Settle what a path costs to the planner. It stays a bit below a sequential
  * scan, so that it is taken wherever that would be, and with "force" no more
@@ -376,6 +384,8 @@ core_cheapest(RelOptInfo *rel, int workers)
  * looks up a few by index, although PostgreSQL overestimates such lookups where
  * all is in memory. So what is chosen above stays the same, and so does the
  * order of rows; vectorized joins are compared by time.
+ *
+ * If that path is known to take less time than ours, it stays the cheaper one.
  *
  * Nor does it start later than a sequential scan where nothing above wants the
  * first rows soon: of joins that cost about the same PostgreSQL keeps the one
@@ -393,8 +403,10 @@ settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
 		path->path.total_cost = Max(path->path.total_cost, cheapest->total_cost * LESS_COST_FACTOR);
 	if (vector_scan == PLAN_FORCE || path->path.total_cost > least)
 		path->path.total_cost = least;
-	if (vector_scan == PLAN_FORCE || !rel->consider_startup)
+	if (vector_scan == PLAN_FORCE || !planner_wants_first_rows(root))
 		path->path.startup_cost = core->startup_cost * LESS_COST_FACTOR;
+	if (vector_scan != PLAN_FORCE && cheapest != NULL && is_faster(root, cheapest, &path->path))
+		path->path.total_cost = Max(path->path.total_cost, cheapest->total_cost / LESS_COST_FACTOR);
 	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
 }
 

@@ -114,6 +114,7 @@ join_chain_begin(PlannerInfo *root, RelOptInfo *table)
 	chain->pages = cached_sequential_page_cost(root, page_cost) * table->pages;
 	chain->row = vector_read_cost();
 	chain->terms = vector_filter_cost(root, table) - chain->row;
+	chain->others = vector_others_cost(root, table, 1);
 	chain->wait = vector_wait_cost(root, table) + vector_reach_cost(root, table, true);
 	chain->own = vector_filter_startup_cost(root, table);
 	chain->share = 1;
@@ -147,6 +148,7 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 {
 	JoinChain  *chain = palloc0(sizeof(JoinChain));
 	Cost		terms = 0;
+	Cost		others = 0;
 	Cost		wait = 0;
 	Cost		rows = 0;
 	Cost		column_rows = 0;
@@ -175,11 +177,13 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 		chain->natts = Max(chain->natts, part->natts);
 		chain->ncolumns = Max(chain->ncolumns, part->ncolumns);
 		terms += part_terms * part->tuples;
+		others += part->others * part->share * part->tuples;
 		wait += part->wait * part->tuples;
 		rows += (part->row + part_terms + part->wait) * part->tuples;
 		column_rows += (part->row + part_terms + part->wait) * part->tuples * part->column_share;
 	}
 	chain->terms = terms / Max(chain->tuples, 1);
+	chain->others = others / Max(chain->tuples, 1);
 	chain->wait = wait / Max(chain->tuples, 1);
 	chain->column_share = rows > 0 ? column_rows / rows : 1;
 
@@ -197,6 +201,8 @@ add_step(JoinChain *chain, const JoinStep *step)
 	chain->own += join_step_own_cost(step, 1) * Max(chain->ntables, 1) + JOIN_NODE_COST * step->nodes * chain->ntables;
 	chain->shared = (chain->shared + step->probe) * step->left + step->pairs;
 	chain->share *= step->left;
+	if (chain->others > 0 && step->left < 1 && chain->ntables == 0)
+		chain->others = vector_others_cost(chain->root, chain->table, chain->share);
 	chain->tests += step->left < 1;
 }
 
@@ -401,6 +407,13 @@ join_chain_tests_cost(const JoinChain *chain)
 		(JOIN_KEY_TEST_COST + JOIN_LOAD_COST * chain->ncolumns * left);
 }
 
+/* What is done with rows that have been read, by whichever process reads them: conditions of PostgreSQL's, and joins. */
+static Cost
+shared_cost(const JoinChain *chain)
+{
+	return chain->others * chain->share * chain->tuples + chain->shared;
+}
+
 /* How many rows of a table are likely among those of a join, each of them once. */
 double
 join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined)
@@ -426,7 +439,7 @@ join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined)
 		reading = Min(reading + cached_fetch_cost(root, chain->table,
 												  LATE_ROWS_FACTOR * join_chain_rows_fetched(root, chain->table, joined)),
 					  pages + row * chain->tuples);
-	return reading + chain->own + chain->shared;
+	return reading + chain->own + shared_cost(chain);
 }
 
 /* The same in each of `divisor` processes, of a chain of several tables. */
@@ -443,7 +456,7 @@ join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
 	return pages + chain->own +
-		(row * chain->column_share * chain->tuples + join_chain_tests_cost(chain) + chain->shared) / divisor;
+		(row * chain->column_share * chain->tuples + join_chain_tests_cost(chain) + shared_cost(chain)) / divisor;
 }
 
 /* What the joins of a chain cost each of `divisor` processes, which puts all rows of the inner sides into tables. */
@@ -459,5 +472,5 @@ join_chain_joins_cost(const JoinChain *chain, double divisor)
 		for (const JoinChain *one = chain; one->previous != NULL; one = one->previous)
 			own += join_step_own_cost(one->step, divisor);
 	}
-	return own + chain->shared / divisor;
+	return own + shared_cost(chain) / divisor;
 }

@@ -45,7 +45,8 @@ struct JoinChain
 	double		npages;
 	Cost		pages;
 	Cost		row;			/* without conditions */
-	Cost		terms;			/* those, of each row */
+	Cost		terms;			/* those of kernels, of each row */
+	Cost		others;			/* those that PostgreSQL evaluates */
 	Cost		wait;			/* for a row of the heap */
 	/* with a columnar index, as far as that can be told before the joins */
 	Cost		column_pages;

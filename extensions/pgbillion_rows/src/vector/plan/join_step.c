@@ -449,8 +449,8 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 		{
 			if (join->reversed && !fits_reversed(join, rinfo))
 				return "a condition that needs the order of a semijoin or antijoin";
-			found->others += vector_pair_cost(root, rinfo);
-			found->startup += vector_condition_startup_cost(root, rinfo);
+			found->others += vector_pair_cost(root, rinfo)->cost;
+			found->startup += vector_pair_cost(root, rinfo)->startup;
 			continue;
 		}
 		clause = hashed_clause(root, rinfo, known, join->outer);

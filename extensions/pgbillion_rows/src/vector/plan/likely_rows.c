@@ -12,6 +12,7 @@
 #include "optimizer/optimizer.h"
 #include "utils/selfuncs.h"
 
+#include "planner/group_estimate.h"
 #include "planner/known_rows.h"
 #include "planner/planner_memo.h"
 #include "vector/plan/cost_model.h"
@@ -71,13 +72,8 @@ add_guess(RowsMemo *rows, Relids tables, double factor)
 static double
 different_values(PlannerInfo *root, const EquivalenceMember *member)
 {
-	VariableStatData column;
 	bool		guessed;
-	double		number;
-
-	examine_variable(root, (Node *) member->em_expr, 0, &column);
-	number = get_variable_numdistinct(&column, &guessed);
-	ReleaseVariableStats(column);
+	double		number = group_estimate_different(root, (Node *) member->em_expr, &guessed);
 
 	return guessed ? -number : number;
 }

@@ -21,6 +21,7 @@
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
+#include "vector/vector.h"
 
 static const char *
 table_name(PlannerInfo *root, Index table)

@@ -11,11 +11,15 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "utils/selfuncs.h"
 
+#include "planner/group_estimate.h"
+#include "planner/planner.h"
 #include "planner/planner_memo.h"
 #include "vector/plan/cost_model.h"
 
@@ -35,18 +39,47 @@ known_cost(PlannerInfo *root, const SubPlan *subplan)
 	return planner_memo_find(subroot, MEMO_QUERY_COST, subroot);
 }
 
-/* The part of the calls that pass values that no call has passed before: results of the others are remembered. */
-static double
-new_values(PlannerInfo *root, const SubPlan *subplan, double rows)
+/* What is known of the calls of a subquery. */
+typedef struct CallsMemo
 {
-	if (rows <= 1 || subplan->args == NIL)
+	bool		remembered;		/* are results? */
+	double		values;			/* how many different ones all rows pass */
+} CallsMemo;
+
+static const CallsMemo *
+memo_of_calls(PlannerInfo *root, SubPlan *subplan)
+{
+	CallsMemo  *known = planner_memo_find(root, MEMO_CALLS, subplan);
+
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_CALLS, subplan, sizeof(CallsMemo));
+		known->remembered = subplan->args != NIL && planner_is_remembered(root, subplan);
+		if (known->remembered)
+			known->values = group_estimate_values(root, subplan->args);
+	}
+	return known;
+}
+
+/*
+ * The part of the calls for a number of rows that compute something: those that
+ * pass values that no call has passed before, if results are remembered. Of n
+ * values each row has any.
+ */
+static double
+new_values(PlannerInfo *root, SubPlan *subplan, double rows)
+{
+	const CallsMemo *known = memo_of_calls(root, subplan);
+	double		n = Max(known->values, 1);
+
+	if (rows <= 1 || !known->remembered)
 		return 1;
-	return Min(estimate_num_groups(root, subplan->args, rows, NULL, NULL) / rows, 1);
+	return Min(n * (1 - exp(-rows / n)) / rows, 1);
 }
 
 /* Add what one subquery costs and takes. */
 static void
-add_subquery(Search *search, const SubPlan *subplan)
+add_subquery(Search *search, SubPlan *subplan)
 {
 	const QueryCost *known = known_cost(search->root, subplan);
 	SubqueryCosts *costs = &search->costs;

@@ -961,6 +961,5 @@ vector_init(void)
 	vector_filter_path_init();
 	vector_columns_init();
 	vector_join_path_init();
-	vector_report_init();
 	planner_add_offer(offer_upper_paths);
 }
