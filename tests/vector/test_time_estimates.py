@@ -23,7 +23,14 @@ def database(cluster: Cluster) -> Iterator[str]:
                 " CREATE INDEX ON sales (item); CREATE INDEX ON sales (shop); CREATE INDEX pair ON sales (id, price);"
                 " CREATE TABLE shops AS SELECT i AS shop, i % 10 AS town FROM generate_series(0, 49) i"
             )
-            conn.execute("VACUUM ANALYZE sales, shops")
+            # rows in the order of their days, with a columnar index, and a calendar of many more days
+            conn.execute(
+                "CREATE TABLE dated AS SELECT 20000 + i / 500 AS day, i % 7 AS a FROM generate_series(1, 1000000) i;"
+                " CREATE INDEX dated_columns ON dated USING columns (day, a);"
+                " CREATE TABLE calendar AS SELECT i AS day, i / 60 AS month, (i * 7919) % 666 AS mixed"
+                " FROM generate_series(0, 39999) i; ALTER TABLE calendar ADD PRIMARY KEY (day)"
+            )
+            conn.execute("VACUUM ANALYZE sales, shops, dated, calendar")
         yield name
 
 
@@ -150,3 +157,44 @@ def test_each_grouping_set_finds_its_groups(conn: Connection) -> None:
         conn, "SELECT id, price, count(*) FROM sales GROUP BY GROUPING SETS ((id, price), (id), (price))"
     )
     assert three - scan > 1.5 * (one - scan)
+
+
+def test_rows_in_nearly_the_order_of_an_index_are_on_pages_of_their_own(conn: Connection) -> None:
+    """Those of a day lie among those of its neighbours, or all together."""
+    conn.execute(
+        "CREATE TABLE shipped AS SELECT i / 200 AS sold, i / 200 + (hashint4(i) & 63) AS sent, repeat('z', 100) AS note"
+        " FROM generate_series(1, 200000) i; CREATE INDEX ON shipped (sold); CREATE INDEX ON shipped (sent);"
+        " CREATE TABLE days AS SELECT i AS day FROM generate_series(0, 29) i; ANALYZE shipped, days;"
+        " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; SET enable_seqscan = off;"
+        " SET pgbillion_rows.vector_join = off; SET pgbillion_rows.replace_nested_loops = off"
+    )
+    query = "SELECT note FROM days JOIN shipped ON {} = day + 300"
+    assert kinds(conn, query.format("sent")) >= {"Nested Loop", "Index Scan"}
+    assert milliseconds(conn, query.format("sent")) > 1.5 * milliseconds(conn, query.format("sold"))
+
+
+def test_segments_without_keys_cost_nothing(conn: Connection) -> None:
+    conn.execute("SET enable_nestloop = off; SET pgbillion_rows.eager_aggregate = off")
+    query = "SELECT count(*) FROM dated JOIN calendar USING (day) WHERE {} = 350"
+    together, apart = (query.format(column) for column in ("month", "mixed"))
+    for text in (together, apart):
+        assert "VectorAggregate" in kinds(conn, text)
+    assert milliseconds(conn, together) < milliseconds(conn, apart) / 1.5
+    conn.execute("SET pgbillion_rows.columns = off")
+    assert milliseconds(conn, together) > milliseconds(conn, apart) / 1.5
+
+
+def test_look_ups_that_find_nothing_are_not_kept_away(conn: Connection) -> None:
+    """PostgreSQL looks at them after our join of the same tables, which costs as much, and starts sooner."""
+    conn.execute(
+        "CREATE TABLE sold AS SELECT i % 2 AS shop, i AS price, repeat('z', 60) AS note"
+        " FROM generate_series(1, 200000) i;"
+        " CREATE INDEX ON sold (shop); CREATE TABLE three AS SELECT i AS shop, 'shop ' || i AS name"
+        " FROM generate_series(0, 2) i; ALTER TABLE three ADD PRIMARY KEY (shop)"
+    )
+    conn.execute("ANALYZE sold, three; SET random_page_cost = 4; SET seq_page_cost = 4")
+    query = "SELECT * FROM sold JOIN three USING (shop) WHERE name = 'shop {}' AND price > 100000"
+    for enable in ("off", "on"):
+        conn.execute(f"SET pgbillion_rows.enable = {enable}")
+        assert "Nested Loop" in kinds(conn, query.format(2)), enable
+    assert "VectorJoin" in kinds(conn, query.format(1))

@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "join_estimate/join_estimate.h"
+#include "planner/group_estimate.h"
 #include "planner/known_rows.h"
 #include "planner/planner.h"
 
@@ -56,6 +57,9 @@
 
 /* How many of the rows of a table whose key is unique have a key of their own, as ANALYZE estimates it. */
 #define UNIQUE_SHARE 0.9
+
+/* The correlation from which on rows with keys next to each other are taken to lie next to each other. */
+#define LEAST_ORDER 0.99
 
 static bool estimate_joins = true;
 
@@ -422,6 +426,28 @@ shares_of_keys(PlannerInfo *root, KeyStatistics *statistics, VariableStatData *l
 }
 
 /*
+ * Note where in the large table rows with the keys lie, if its rows lie in the
+ * order of the column: there are as many pages between values of the histogram
+ * that are next to each other.
+ */
+static void
+note_place(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *data, RelOptInfo *large, AttrNumber column,
+		   RelOptInfo *small, const KeptKeys *kept)
+{
+	const AttStatsSlot *histogram = &statistics->histogram;
+	double		order = group_estimate_order(data->statsTuple);
+	int			within = 1;
+
+	if (order < LEAST_ORDER || kept->nkeys == 0 || histogram->nvalues < 2)
+		return;
+	for (int i = 0; i < histogram->nvalues; i++)
+		within += compare_values(statistics, histogram->values[i], kept->keys[0]) > 0 &&
+			compare_values(statistics, histogram->values[i], kept->keys[kept->nkeys - 1]) < 0;
+	known_rows_note_place(root, large, column, small,
+						  Min((double) within / (histogram->nvalues - 1) + sqrt(1 - order * order), 1));
+}
+
+/*
  * Note how few rows there are, if they are far fewer than PostgreSQL expects of
  * looking each key up in an index, or of the join: plans that find out soon are
  * cheaper than they seem.
@@ -514,6 +540,7 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 		if (more)
 			raise_join(root, ec, clause, large, small, kept, shares.known + shares.unknown, core);
 		note_fewer(root, &statistics, large, large_var->varattno, small, kept, &shares, clause->norm_selec);
+		note_place(root, &statistics, &large_data, large, large_var->varattno, small, kept);
 	}
 	free_statistics(&statistics);
 	ReleaseVariableStats(large_data);

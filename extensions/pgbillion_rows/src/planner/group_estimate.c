@@ -69,6 +69,21 @@ group_estimate_values(PlannerInfo *root, List *exprs)
 	return number;
 }
 
+/* How far a table's rows lie in the order of a column, by its statistics: 1 is the same order, or its reverse. */
+double
+group_estimate_order(HeapTuple statistics)
+{
+	AttStatsSlot slot;
+	double		order;
+
+	if (!get_attstatsslot(&slot, statistics, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
+		return 0;
+	order = Min(fabs(slot.numbers[0]), 1);
+	free_attstatsslot(&slot);
+
+	return order;
+}
+
 /* A value as a number; times in microseconds, dates in days. */
 static bool
 number_of(Datum value, Oid type, double *number)

@@ -30,6 +30,15 @@ typedef struct LookUps
 	double		factor;
 } LookUps;
 
+/* The rows of a table's column whose keys a relation has lie in this share of the table's pages, next to each other. */
+typedef struct Place
+{
+	Index		table;
+	AttrNumber	column;
+	Index		keys;
+	double		share;
+} Place;
+
 /* These relations, joined, have this many times the rows that are expected of them. */
 typedef struct Relation
 {
@@ -41,6 +50,7 @@ typedef struct Relation
 typedef struct KnownRows
 {
 	List	   *look_ups;
+	List	   *places;
 	List	   *relations;
 } KnownRows;
 
@@ -84,6 +94,43 @@ known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrNumber column
 	};
 	known->look_ups = lappend(known->look_ups, made);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * The rows of a table that have the keys of a relation in a column lie in this
+ * share of its pages, next to each other.
+ */
+void
+known_rows_note_place(PlannerInfo *root, RelOptInfo *table, AttrNumber column, RelOptInfo *keys, double share)
+{
+	KnownRows  *known = find_or_make(root);
+	MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
+	Place	   *made = palloc(sizeof(Place));
+
+	*made = (Place)
+	{
+		table->relid, column, keys->relid, share
+	};
+	known->places = lappend(known->places, made);
+	MemoryContextSwitchTo(old);
+}
+
+/* In which share of a table's pages rows lie that are joined with relations by a column, as far as is known; else 1. */
+double
+known_rows_place(PlannerInfo *root, Index table, AttrNumber column, Relids keys)
+{
+	const KnownRows *known = find(root);
+	double		share = 1;
+	ListCell   *lc;
+
+	foreach(lc, known == NULL ? NIL : known->places)
+	{
+		const Place *one = lfirst(lc);
+
+		if (one->table == table && one->column == column && bms_is_member(one->keys, keys))
+			share = Min(share, one->share);
+	}
+	return share;
 }
 
 /*

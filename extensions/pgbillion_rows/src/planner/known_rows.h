@@ -24,6 +24,9 @@ extern void known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrN
 extern void known_rows_note_relation(PlannerInfo *root, Relids relids, double factor);
 extern double known_rows_look_up_factor(PlannerInfo *root, IndexPath *path);
 extern double known_rows_keys_ratio(PlannerInfo *root, IndexPath *path);
+extern void known_rows_note_place(PlannerInfo *root, RelOptInfo *table, AttrNumber column, RelOptInfo *keys,
+								  double share);
+extern double known_rows_place(PlannerInfo *root, Index table, AttrNumber column, Relids keys);
 extern double known_rows_factor(PlannerInfo *root, Relids relids);
 
 #endif							/* PGBILLION_KNOWN_ROWS_H */

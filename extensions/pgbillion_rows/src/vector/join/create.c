@@ -155,7 +155,7 @@ add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuil
 			continue;
 		if (first->key_filter == NULL)
 			first->key_filter = join_key_filter_create(first->filter);
-		join_key_filter_add(first->key_filter, build, key, batch_index(first->input, var->varattno),
+		join_key_filter_add(first->key_filter, build, key, batch_index(first->input, var->varattno), var->varattno,
 							join_keys_outer_type(build->join_keys, key));
 	}
 }

@@ -144,7 +144,7 @@ extern bool join_build_run(JoinBuild *build, Source *source, int level, MemoryCo
 typedef struct JoinKeyFilter JoinKeyFilter;
 
 extern JoinKeyFilter *join_key_filter_create(VectorFilter *filter);
-extern void join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, Oid type);
+extern void join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, AttrNumber attno, Oid type);
 extern void join_key_filter_begin(JoinKeyFilter *filter);
 extern void join_key_filter_batch(JoinKeyFilter *filter, Batch *batch);
 extern bool join_key_filter_excludes(void *filter, Batch *batch);

@@ -20,7 +20,6 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_statistic.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -32,6 +31,7 @@
 #include "utils/spccache.h"
 #include "utils/syscache.h"
 
+#include "planner/group_estimate.h"
 #include "planner/known_rows.h"
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
@@ -125,14 +125,13 @@ sequential_scan_cost(PlannerInfo *root, Path *path)
 		(CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
 }
 
-/* How far rows lie in the order of an index, as ANALYZE has found: 1 is the same order, or its reverse. */
+/* How far rows lie in the order of an index. */
 static double
 order_of_rows(PlannerInfo *root, IndexOptInfo *index)
 {
 	AttrNumber	attno = index->indexkeys[0];
 	HeapTuple	tuple;
-	AttStatsSlot slot;
-	double		correlation = 0;
+	double		order;
 
 	if (attno <= 0)
 		return 0;
@@ -140,14 +139,10 @@ order_of_rows(PlannerInfo *root, IndexOptInfo *index)
 							Int16GetDatum(attno), BoolGetDatum(false));
 	if (!HeapTupleIsValid(tuple))
 		return 0;
-	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
-	{
-		correlation = Min(fabs(slot.numbers[0]), 1);
-		free_attstatsslot(&slot);
-	}
+	order = group_estimate_order(tuple);
 	ReleaseSysCache(tuple);
 
-	return correlation;
+	return order;
 }
 
 /*
@@ -373,6 +368,16 @@ loops(PlannerInfo *root, Path *inner, double times, bool first)
 		return cpu_tuple_cost * CACHED_COST_MEMOIZE * times + cached_path_cost(root, memoize->subpath) * misses;
 	}
 	return cached_path_cost(root, inner) * times;
+}
+
+/* What a nested loop takes whose inner side looks rows up for each of the outer ones; with `first` one is enough. */
+Cost
+cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner, bool first)
+{
+	double		rows = outer->rows * cached_rows_factor(root, outer->parent);
+
+	return cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_LOOP_ROW * rows +
+		loops(root, inner, Max(rows, 1), first);
 }
 
 /* What conditions of a join cost for a pair of rows; with `subqueries`, those of them that have one. */

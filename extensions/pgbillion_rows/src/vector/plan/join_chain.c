@@ -22,6 +22,7 @@
 #include "optimizer/tlist.h"
 #include "utils/spccache.h"
 
+#include "column_index/column_index.h"
 #include "compat.h"
 #include "planner/planner.h"
 #include "vector/batch.h"
@@ -117,7 +118,7 @@ join_chain_begin(PlannerInfo *root, RelOptInfo *table)
 	chain->others = vector_others_cost(root, table, 1);
 	chain->wait = vector_wait_cost(root, table) + vector_reach_cost(root, table, true);
 	chain->own = vector_filter_startup_cost(root, table);
-	chain->share = 1;
+	chain->share = chain->place = 1;
 	chain->natts = table->max_attr;
 	chain->has_column_index = vector_has_column_index(table);
 	appraise_column_index(root, chain);
@@ -158,7 +159,7 @@ join_chain_begin_parts(PlannerInfo *root, RelOptInfo *table, List *parts)
 	chain->table = chain->joined = table;
 	chain->parts = parts;
 	chain->row = vector_read_cost();
-	chain->share = 1;
+	chain->share = chain->place = 1;
 	foreach(lc, parts)
 	{
 		const JoinChain *part = lfirst(lc);
@@ -201,6 +202,7 @@ add_step(JoinChain *chain, const JoinStep *step)
 	chain->own += join_step_own_cost(step, 1) * Max(chain->ntables, 1) + JOIN_NODE_COST * step->nodes * chain->ntables;
 	chain->shared = (chain->shared + step->probe) * step->left + step->pairs;
 	chain->share *= step->left;
+	chain->place = Min(chain->place, step->place);
 	if (chain->others > 0 && step->left < 1 && chain->ntables == 0)
 		chain->others = vector_others_cost(chain->root, chain->table, chain->share);
 	chain->tests += step->left < 1;
@@ -407,6 +409,13 @@ join_chain_tests_cost(const JoinChain *chain)
 		(JOIN_KEY_TEST_COST + JOIN_LOAD_COST * chain->ncolumns * left);
 }
 
+/* The share of a columnar index that is read: segments where no key of a join is are skipped. */
+double
+join_chain_segments_read(const JoinChain *chain)
+{
+	return Min(chain->place + COLUMNS_MAX_BLOCKS / Max(chain->npages, 1), 1);
+}
+
 /* What is done with rows that have been read, by whichever process reads them: conditions of PostgreSQL's, and joins. */
 static Cost
 shared_cost(const JoinChain *chain)
@@ -435,6 +444,8 @@ join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined)
 
 	join_chain_scan_cost(chain, &pages, &row);
 	reading = chain->column_pages + row * chain->column_share * chain->tuples + join_chain_tests_cost(chain);
+	if (chain->column_share < 1)
+		reading *= join_chain_segments_read(chain);
 	if (chain->late && joined != NULL)
 		reading = Min(reading + cached_fetch_cost(root, chain->table,
 												  LATE_ROWS_FACTOR * join_chain_rows_fetched(root, chain->table, joined)),
@@ -448,6 +459,7 @@ join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor
 {
 	Cost		pages;
 	Cost		row;
+	Cost		rows;
 
 	Assert(chain->ntables > 0);
 	join_chain_scan_cost(chain, &pages, &row);
@@ -455,8 +467,13 @@ join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
-	return pages + chain->own +
-		(row * chain->column_share * chain->tuples + join_chain_tests_cost(chain) + shared_cost(chain)) / divisor;
+	rows = row * chain->column_share * chain->tuples + join_chain_tests_cost(chain);
+	if (chain->column_share < 1)
+	{
+		pages *= join_chain_segments_read(chain);
+		rows *= join_chain_segments_read(chain);
+	}
+	return pages + chain->own + (rows + shared_cost(chain)) / divisor;
 }
 
 /* What the joins of a chain cost each of `divisor` processes, which puts all rows of the inner sides into tables. */

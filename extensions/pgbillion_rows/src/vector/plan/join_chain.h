@@ -57,6 +57,7 @@ struct JoinChain
 	/* of the steps */
 	int			tests;			/* of keys that go down */
 	double		share;			/* of the table's rows that these leave */
+	double		place;			/* of its pages where those are */
 	Cost		own;			/* of inner sides and their tables */
 	Cost		shared;			/* of rows that are joined */
 };
@@ -71,6 +72,7 @@ extern List *join_chain_parts(PlannerInfo *root, JoinChain *chain);
 extern PathTarget *join_chain_part_target(PlannerInfo *root, const JoinChain *part, RelOptInfo *table, PathTarget *target);
 extern void join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row);
 extern Cost join_chain_tests_cost(const JoinChain *chain);
+extern double join_chain_segments_read(const JoinChain *chain);
 extern Cost join_chain_joins_cost(const JoinChain *chain, double divisor);
 extern double join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined);
 extern Cost join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined);

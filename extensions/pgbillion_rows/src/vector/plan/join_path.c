@@ -263,7 +263,11 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
 	if (OidIsValid(index->index))
+	{
 		row += join_chain_tests_cost(chain) / Max(chain->table->tuples, 1);
+		row *= join_chain_segments_read(chain);
+		pages *= join_chain_segments_read(chain);
+	}
 	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
 		join_chain_joins_cost(chain, divisor);
 }
@@ -772,6 +776,21 @@ find_offered(List *paths, bool safe, Cost planned)
 	return NULL;
 }
 
+/*
+ * Have a path of ours start as soon as PostgreSQL's own, which it takes the place
+ * of. PostgreSQL takes costs within a percent of each other for the same, and of
+ * such paths the one that starts first, even if it is the dearer one: neither is
+ * ours to be lost in the costs of what is above, nor others because of it.
+ */
+static void
+start_with_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Path *path)
+{
+	Rival		rival;
+
+	if (join_chain_rival(root, joined, partial, &rival))
+		path->startup_cost = Min(rival.startup * LESS_COST_FACTOR, path->total_cost);
+}
+
 /* Offer the path of a chain's rows, for any process or for workers; with a number of these, a partial one. */
 static void
 offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
@@ -789,6 +808,8 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 		return;
 	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
 	path = rows_path(root, chain, safe, workers, planned, taken);
+	if (vector_join != PLAN_FORCE && !planner_wants_first_rows(root))
+		start_with_rival(root, joined, workers > 0, path);
 
 	/*
 	 * it would not be taken for better than the longer one that costs as

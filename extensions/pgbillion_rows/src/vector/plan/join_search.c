@@ -364,11 +364,40 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
 		return false;
 	rival->planned = best->total_cost;
+	rival->startup = best->startup_cost;
 	rival->taken = cached_path_cost(root, best);
 	factor = partial || IsA(best, GatherPath) || IsA(best, GatherMergePath) ? JOIN_LOOK_UP_PARALLEL_FACTOR : JOIN_LOOK_UP_FACTOR;
 	rival->doubtful = Min(look_ups_cost(root, best), rival->taken) * (1 - 1 / factor);
 
 	return true;
+}
+
+/*
+ * A nested loop that looks up rows of one relation for those of another. If
+ * PostgreSQL has not come to it yet, a path of ours that costs about as much, and
+ * starts sooner, would keep it away.
+ */
+static void
+meet_look_ups(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, bool first, Rival *rival)
+{
+	Path	   *whole = outer->cheapest_total_path;
+	ListCell   *lc;
+
+	if (whole->param_info != NULL)
+		return;
+	foreach(lc, inner->cheapest_parameterized_paths)
+	{
+		Path	   *path = lfirst(lc);
+		Cost		planned = whole->total_cost + path->total_cost * whole->rows;
+
+		if (path->param_info == NULL || !bms_is_subset(PATH_REQ_OUTER(path), outer->relids) ||
+			(rival->planned > 0 && planned >= rival->planned))
+			continue;
+		rival->planned = planned;
+		rival->startup = whole->startup_cost + path->startup_cost;
+		rival->taken = cached_look_ups_cost(root, whole, path, first);
+		rival->doubtful = Max(rival->taken - cached_path_cost(root, whole), 0) * (1 - 1 / JOIN_LOOK_UP_FACTOR);
+	}
 }
 
 /* Does a table stand for others: is it partitioned, has it children, or is it a UNION ALL? */
@@ -856,6 +885,8 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 	memory = find_memory(root, joined);
 	for (int partial = 0; memory != NULL && partial < 2; partial++)
 		found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
+	if (memory != NULL && type == JOIN_INNER && enable_nestloop)
+		meet_look_ups(root, inner, outer, false, &memory->rivals[0]);
 	return found;
 }
 

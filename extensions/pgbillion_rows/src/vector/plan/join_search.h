@@ -14,6 +14,7 @@
 typedef struct Rival
 {
 	Cost		planned;		/* what it says */
+	Cost		startup;		/* and what it says of its first row */
 	Cost		taken;			/* cached_path_cost() */
 	Cost		doubtful;		/* what of that looking for rows by those of
 								 * another relation may not take */

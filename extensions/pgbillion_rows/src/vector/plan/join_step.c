@@ -26,6 +26,7 @@
 #include "utils/lsyscache.h"
 
 #include "planner/arithmetic.h"
+#include "planner/known_rows.h"
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
 #include "vector/join/join.h"
@@ -402,15 +403,19 @@ typedef struct Conditions
 	Cost		startup;		/* and once */
 	bool		goes_down;		/* does the only key remove rows of the table
 								 * before all else? */
+	double		place;			/* where those are that it leaves */
 } Conditions;
 
-/* Does a key remove rows of the table before all else? */
+/* Does a key remove rows of the table before all else? Then find the share of its pages where those are that it leaves. */
 static bool
-goes_down(const OpExpr *clause, Index table)
+goes_down(PlannerInfo *root, const Joining *join, const OpExpr *clause, double *place)
 {
-	Expr	   *key = planner_strip_relabel(linitial(clause->args));
+	Var		   *key = (Var *) planner_strip_relabel(linitial(clause->args));
 
-	return IsA(key, Var) && ((Var *) key)->varno == table && join_key_is_integer(clause);
+	if (!IsA(key, Var) || key->varno != join->table || !join_key_is_integer(clause))
+		return false;
+	*place = known_rows_place(root, key->varno, key->varattno, join->inner);
+	return true;
 }
 
 /*
@@ -457,7 +462,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 		if (clause == NULL)
 			return "a join by an operator that is not strict";
 		found->keys += known->is_integer ? JOIN_INTEGER_KEY_COST : JOIN_OTHER_KEY_COST;
-		found->goes_down = found->nkeys++ == 0 && known->is_integer && goes_down(clause, join->table);
+		found->goes_down = found->nkeys++ == 0 && known->is_integer && goes_down(root, join, clause, &found->place);
 	}
 	if (found->nkeys == 0)
 		return "a join by other conditions than equality";
@@ -510,11 +515,14 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 		step->pairs += inner->rows * JOIN_PAIR_COST;
 	step->inner_cost = inner->cost;
 	step->partial_cost = inner->partial_cost;
-	step->left = 1;
+	step->left = step->place = 1;
 	/* of several keys only the bounds are known */
 	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI || step->reversed) && found->nkeys == 1 && found->goes_down &&
 		left <= WORTHWHILE_SHARE)
+	{
 		step->left = Max(left, LEAST_SHARE);
+		step->place = found->place;
+	}
 }
 
 /* Why the rows of an inner side do not fit into a hash table, or NULL. */

@@ -72,6 +72,7 @@ typedef struct JoinStep
 	Cost		pairs;			/* of those that it makes of them */
 	double		left;			/* the share of the table's rows that its keys
 								 * leave before all else, 1 if they do not */
+	double		place;			/* the share of its pages where these are */
 } JoinStep;
 
 extern bool join_step_is_our_type(JoinType type);
