@@ -90,7 +90,7 @@ join_key_filter_create(VectorFilter *filter)
 	return result;
 }
 
-/* Add a key of an inner join or a semijoin, to which a column of the table is compared, of which the batch has one. */
+/* Add a key of an inner join or a semijoin, to which a column of the table's batch, of this attribute, is compared. */
 void
 join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, AttrNumber attno, Oid type)
 {

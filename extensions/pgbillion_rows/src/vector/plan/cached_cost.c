@@ -370,14 +370,14 @@ loops(PlannerInfo *root, Path *inner, double times, bool first)
 	return cached_path_cost(root, inner) * times;
 }
 
-/* What a nested loop takes whose inner side looks rows up for each of the outer ones; with `first` one is enough. */
+/* What a nested loop takes whose inner side looks up rows for each of the outer ones. */
 Cost
-cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner, bool first)
+cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner)
 {
 	double		rows = outer->rows * cached_rows_factor(root, outer->parent);
 
 	return cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_LOOP_ROW * rows +
-		loops(root, inner, Max(rows, 1), first);
+		loops(root, inner, Max(rows, 1), false);
 }
 
 /* What conditions of a join cost for a pair of rows; with `subqueries`, those of them that have one. */

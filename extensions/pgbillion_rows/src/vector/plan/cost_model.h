@@ -392,7 +392,7 @@ extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
 extern Cost cached_fetch_cost(PlannerInfo *root, RelOptInfo *rel, double rows);
 extern Cost cached_path_cost(PlannerInfo *root, Path *path);
 extern double cached_query_ms(PlannerInfo *root, List *paths);
-extern Cost cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner, bool first);
+extern Cost cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner);
 extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
 
 /* ---- cached_upper_cost.c ---- */

@@ -378,7 +378,7 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
  * starts sooner, would keep it away.
  */
 static void
-meet_look_ups(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, bool first, Rival *rival)
+meet_look_ups(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, Rival *rival)
 {
 	Path	   *whole = outer->cheapest_total_path;
 	ListCell   *lc;
@@ -395,7 +395,7 @@ meet_look_ups(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, bool firs
 			continue;
 		rival->planned = planned;
 		rival->startup = whole->startup_cost + path->startup_cost;
-		rival->taken = cached_look_ups_cost(root, whole, path, first);
+		rival->taken = cached_look_ups_cost(root, whole, path);
 		rival->doubtful = Max(rival->taken - cached_path_cost(root, whole), 0) * (1 - 1 / JOIN_LOOK_UP_FACTOR);
 	}
 }
@@ -886,7 +886,7 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 	for (int partial = 0; memory != NULL && partial < 2; partial++)
 		found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
 	if (memory != NULL && type == JOIN_INNER && enable_nestloop)
-		meet_look_ups(root, inner, outer, false, &memory->rivals[0]);
+		meet_look_ups(root, inner, outer, &memory->rivals[0]);
 	return found;
 }
 
