@@ -23,6 +23,7 @@
  */
 #include "postgres.h"
 
+#include "utils/float.h"
 #include "utils/memutils.h"
 
 #include "vector/filter/predicate.h"
@@ -44,14 +45,20 @@ typedef struct KeySet
 	int64		max;
 	uint64	   *bits;			/* NULL: the bounds are all that is known */
 	bool		bitmap;			/* a bit for each value, else a Bloom filter */
+	bool		dense;			/* about as many keys as values between the
+								 * bounds */
 	int			shift;			/* of a Bloom filter: 64 - log2(its words) */
 
 	/* what it is good for */
 	int			seen;			/* rows of late */
 	int			passed;
-	int			rest;			/* rows for which it is left out */
-	double		left;			/* the share of rows that it left of late; 1:
-								 * not known yet */
+	int			rest;			/* rows of the table for which it is left out */
+	/* of all that it has been asked for */
+	double		rows;
+	double		removed;
+	double		looked_up;		/* those within the bounds */
+	double		batches;		/* nearly full ones, */
+	double		emptied;		/* and those of which no row was left */
 	bool		by_pages;		/* its column is loaded from pages */
 } KeySet;
 
@@ -64,12 +71,17 @@ struct JoinKeyFilter
 	uint64		removed;		/* rows */
 };
 
-/* How many rows are seen before it is decided whether to go on, and the first time. */
+/* How many rows are seen before it is decided whether to go on, and which set comes first. */
 #define DECISION_ROWS 4096
 #define FIRST_DECISION_ROWS 256
 
-/* What a column takes that is passed on a page, where looking a value up takes 1. Measured. */
-#define REACH_COST 0.75
+/* What a row takes, in nanoseconds: cost_of_first(). Measured. */
+#define PACKED_ROW_COST 0.3
+#define PAGE_ROW_COST 1.0
+#define PASSED_COLUMN_COST 0.75
+#define LOOK_UP_COST 4.0
+#define NEXT_ROW_COST 5.0
+#define NEXT_BATCH_COST 0.5
 
 /* For how many a set that removes fewer than half of them is left out. */
 #define REST_ROWS (32 * DECISION_ROWS)
@@ -106,7 +118,6 @@ join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column
 	set->column = column;
 	set->attno = attno;
 	set->type = type;
-	set->left = 1;
 	MemoryContextSwitchTo(old);
 }
 
@@ -199,6 +210,7 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		Assert(join_table_count(build->table) > 0);
 		if (join_keys_direct(build->join_keys))
 			note_values(filter, set);
+		set->dense = (double) set->max - (double) set->min < 2.0 * join_table_count(build->table);
 	}
 }
 
@@ -210,7 +222,7 @@ join_key_filter_begin(JoinKeyFilter *filter)
  * without a branch for each row, whose outcome could not be foreseen.
  */
 static int
-select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
+select_packed(KeySet *set, const Packed *packed, int n, uint16 *rows)
 {
 	const uint64 *bits = set->bits;
 	uint64		base = (uint64) packed->base;
@@ -230,6 +242,7 @@ select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
 		within = filter_leave_out_nulls(packed->nulls, rows, within);
 	if (bits == NULL)
 		return within;
+	set->looked_up += within;
 
 #define SELECT_PACKED(type) \
 	do { \
@@ -274,7 +287,7 @@ select_packed(const KeySet *set, const Packed *packed, int n, uint16 *rows)
 
 /* List the rows of the batch whose value may occur; return how many. */
 static int
-select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
+select_rows(KeySet *set, const Column *column, int n, uint16 *rows)
 {
 	const Datum *values = column->values;
 	const uint64 *bits = set->bits;
@@ -314,10 +327,17 @@ select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
 		default:
 			SELECT_BY(int_of(values[i], set->type));
 	}
+
+	/*
+	 * where nearly all values within the bounds occur, about those that are
+	 * left
+	 */
+	if (bits != NULL)
+		set->looked_up += set->dense ? k : n;
 	return column->has_nulls ? filter_leave_out_nulls(column->nulls, rows, k) : k;
 }
 
-/* Is a set worth a look at a batch? Sets that are not have a rest. */
+/* Is a set worth a look at a batch that had n rows? Sets that are not have a rest. */
 static bool
 is_worthwhile(KeySet *set, int n)
 {
@@ -335,29 +355,43 @@ is_worthwhile(KeySet *set, int n)
 static bool
 count_passed(KeySet *set, int seen, int passed)
 {
+	bool		first = set->rows < FIRST_DECISION_ROWS;
+
 	set->seen += seen;
 	set->passed += passed;
-	if (set->seen < (set->left < 1 ? DECISION_ROWS : FIRST_DECISION_ROWS))
-		return false;
+	set->rows += seen;
+	set->removed += seen - passed;
+	if (seen > BATCH_ROWS / 2)
+	{
+		set->batches++;
+		set->emptied += passed == 0;
+	}
+	if (set->seen < DECISION_ROWS)
+		return first && set->rows >= FIRST_DECISION_ROWS;
 	set->rest = set->passed > set->seen / 2 ? REST_ROWS : 0;
-	set->left = (double) set->passed / set->seen;
 	set->seen = set->passed = 0;
 	return true;
 }
 
 /*
- * What it takes to remove a row by a set, in rows that are looked at: of pages,
- * columns are loaded on the way to the set's.
+ * What it takes to have a set come first, for each row, in nanoseconds: to load
+ * its column, which of pages is done on the way past others; to compare a value
+ * with the bounds, and to look it up; and what the next set takes for rows that
+ * are left. Rows that are next to each other may have the same key: what counts
+ * is not what was removed of late, but of all.
  */
 static double
-cost_of_removal(const KeySet *set)
+cost_of_first(const KeySet *set)
 {
-	double		look = set->by_pages ? 1 + REACH_COST * set->attno : 1;
+	double		load = set->by_pages ? PAGE_ROW_COST + PASSED_COLUMN_COST * set->attno : PACKED_ROW_COST;
+	double		next = set->by_pages ? 0 : NEXT_BATCH_COST * (1 - set->emptied / Max(set->batches, 1));
 
-	return look / Max(1 - set->left, 1e-6);
+	if (set->rows == 0)
+		return get_float8_infinity();
+	return load + LOOK_UP_COST * set->looked_up / set->rows + NEXT_ROW_COST * (1 - set->removed / set->rows) + next;
 }
 
-/* Have those that remove most for what they take come first. There are few. */
+/* Have those come first that save most. There are few. */
 static void
 sort_sets(JoinKeyFilter *filter)
 {
@@ -366,7 +400,7 @@ sort_sets(JoinKeyFilter *filter)
 		KeySet		moved = filter->sets[i];
 		int			place = i;
 
-		while (place > 0 && cost_of_removal(&filter->sets[place - 1]) > cost_of_removal(&moved))
+		while (place > 0 && cost_of_first(&filter->sets[place - 1]) > cost_of_first(&moved))
 		{
 			filter->sets[place] = filter->sets[place - 1];
 			place--;
@@ -383,6 +417,7 @@ void
 join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
 {
 	uint16		rows[BATCH_ROWS];
+	int			all = batch->n;
 	bool		decided = false;
 
 	for (int i = 0; i < filter->nsets && batch->n > 0; i++)
@@ -392,7 +427,7 @@ join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
 		Packed		packed;
 		int			n;
 
-		if (!is_worthwhile(set, before))
+		if (!is_worthwhile(set, all))
 			continue;
 		if (!batch_prepare(batch, &set->column, 1))
 		{
