@@ -50,7 +50,7 @@ shows_storage(Node *node, void *context)
 {
 	PlannerGlobal *glob = context;
 
-	if (node == NULL)
+	if (node == NULL || IsA(node, Var) || IsA(node, Const))
 		return false;
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, shows_storage, context, 0);

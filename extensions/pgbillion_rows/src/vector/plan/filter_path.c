@@ -475,12 +475,10 @@ report_cost(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const char *
 				rte->eref->aliasname, what, cost, rel->cheapest_total_path->total_cost);
 }
 
-/* Would a scan pay, of which this is known? If not, report that. */
+/* Would a scan pay, of which this is known, with its cost? If not, report that. */
 static bool
-choice_pays(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const ScanChoice *choice)
+choice_pays(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const ScanChoice *choice, Cost cost)
 {
-	Cost		cost = filter_path(root, rel, choice, 0)->path.total_cost;
-
 	if (pays(rel, cost - hidden_cost(rel, choice->terms, list_length(choice->terms))))
 		return true;
 	report_cost(root, rel, rte, "it", cost);
@@ -519,7 +517,7 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 	if (!columns)
 	{
 		choice = choose_heap(root, rel, terms, list_length(terms), order);
-		if (!choice_pays(root, rel, rte, &choice))
+		if (!choice_pays(root, rel, rte, &choice, filter_path(root, rel, &choice, 0)->path.total_cost))
 			return -1;
 	}
 	n = count_certain(rte->relid, terms);
@@ -533,20 +531,24 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 }
 
 /*
- * Take the choice of a columnar index in place of another if that is cheaper, or
- * if it is forced; true if its rows are made of the index's values.
+ * Take the choice of a columnar index in place of another, which has that cost, if
+ * it is cheaper, or if it is forced; true if its rows are made of the index's values.
  */
 static bool
 take_cheaper(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, bool values,
-			 ScanChoice *choice)
+			 ScanChoice *choice, Cost *cost)
 {
 	ScanChoice	columns;
+	Cost		own;
 
 	if (!choose_columns(root, rel, terms, n, order, values, &columns))
 		return false;
-	if ((vector_columns == PLAN_FORCE && !OidIsValid(choice->columns.index)) ||
-		filter_path(root, rel, &columns, 0)->path.total_cost < filter_path(root, rel, choice, 0)->path.total_cost)
+	own = filter_path(root, rel, &columns, 0)->path.total_cost;
+	if ((vector_columns == PLAN_FORCE && !OidIsValid(choice->columns.index)) || own < *cost)
+	{
 		*choice = columns;
+		*cost = own;
+	}
 	return columns.columns.all;
 }
 
@@ -558,18 +560,21 @@ static bool
 choose_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, int n, const TopOrder *order,
 			ScanChoice *choice)
 {
+	Cost		cost;
+
 	*choice = choose_heap(root, rel, terms, n, n < list_length(terms) ? NULL : order);
+	cost = filter_path(root, rel, choice, 0)->path.total_cost;
 
 	/*
 	 * of few rows it can be cheaper to fetch them than to read all their
 	 * columns
 	 */
-	if (vector_has_column_index(rel) && take_cheaper(root, rel, terms, n, order, true, choice))
-		(void) take_cheaper(root, rel, terms, n, order, false, choice);
+	if (vector_has_column_index(rel) && take_cheaper(root, rel, terms, n, order, true, choice, &cost))
+		(void) take_cheaper(root, rel, terms, n, order, false, choice, &cost);
 	/* if there is nothing to take */
 	if (choice->terms == NIL && choice->order == NULL && !choice->columns.all)
 		return false;
-	return choice_pays(root, rel, rte, choice);
+	return choice_pays(root, rel, rte, choice, cost);
 }
 
 /* Offer our paths for a table of a query, or say why not. */

@@ -590,33 +590,33 @@ rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, ChainIndex *index
  * taken, and then no chain of each table is made.
  */
 static Cost
-all_rows_cost(PlannerInfo *root, JoinChain *chain, double divisor)
+all_rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, ChainIndex *index)
 {
 	RelOptInfo *joined = chain->joined;
-	ChainIndex	index;
 
 	if (chain->ntables == 0)
-		return rows_cost(root, chain, divisor, &index);
+		return rows_cost(root, chain, divisor, index);
 	return STARTUP_COST * (1 + chain->nsteps) * chain->ntables + join_chain_shared_cost(root, chain, divisor) +
 		(JOIN_RETURN_ROW_COST + joined->reltarget->cost.per_tuple + cpu_tuple_cost * CACHED_COST_APPENDED_ROW) * joined->rows / divisor;
 }
 
 /*
  * What the rows of a chain cost PostgreSQL's planner, or -1 if they do not pay;
- * *taken is what they take. With workers they are each process's share, and what
+ * *taken is what they take, and *index what the scan reads if it is of one table.
+ * With workers they are each process's share, and what
  * PostgreSQL's partial paths cost counts. They cost a bit less than PostgreSQL's
  * own, and no less than that: what is chosen above stays the same, also whether
  * there are workers, and of other paths for the same rows that PostgreSQL comes
  * to look at none is lost that it would have preferred.
  */
 static Cost
-cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Cost *taken)
+cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Cost *taken, ChainIndex *index)
 {
 	Cost		planned;
 	Rival		rival;
 
 	(void) join_chain_rival(root, chain->joined, workers > 0, &rival);
-	*taken = all_rows_cost(root, chain, vector_parallel_divisor(workers));
+	*taken = all_rows_cost(root, chain, vector_parallel_divisor(workers), index);
 	planned = planned_cost(&rival, *taken);
 	if (vector_join == PLAN_FORCE)
 		return planned * FORCED_COST_FACTOR;
@@ -625,15 +625,16 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Cost *taken)
 	return planned < rival.planned ? rival.planned * LESS_COST_FACTOR : -1;
 }
 
-/* Make the path of the rows of one table's chain, each unit of whose time has that price. */
+/*
+ * Make the path of the rows of one table's chain, which take this, each unit of
+ * that at a price, and read that index.
+ */
 static Path *
-table_rows_path(JoinChain *chain, bool safe, int workers, double price)
+table_rows_path(JoinChain *chain, bool safe, int workers, Cost taken, double price, ChainIndex index)
 {
 	PlannerInfo *root = chain->root;
 	RelOptInfo *joined = chain->joined;
 	double		divisor = vector_parallel_divisor(workers);
-	ChainIndex	index;
-	Cost		taken = rows_cost(root, chain, divisor, &index);
 	JoinsPath  *result = chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	CustomPath *path = &result->path;
 
@@ -661,7 +662,12 @@ rows_paths(JoinChain *chain, bool safe, int workers, double price)
 	ListCell   *lc;
 
 	if (chain->ntables == 0)
-		return list_make1(table_rows_path(chain, safe, workers, price));
+	{
+		ChainIndex	index;
+		Cost		taken = rows_cost(chain->root, chain, vector_parallel_divisor(workers), &index);
+
+		return list_make1(table_rows_path(chain, safe, workers, taken, price, index));
+	}
 	foreach(lc, join_chain_parts(chain->root, chain))
 	{
 		JoinChain  *part = lfirst(lc);
@@ -674,17 +680,19 @@ rows_paths(JoinChain *chain, bool safe, int workers, double price)
 	return paths;
 }
 
-/* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
+/*
+ * Make the path of the rows of a chain from its cost, the time it takes, and,
+ * if it is of one table, the index that it reads; with workers it is a partial one.
+ */
 static Path *
-rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Cost planned, Cost taken)
+rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Cost planned, Cost taken, ChainIndex index)
 {
 	RelOptInfo *joined = chain->joined;
-	List	   *paths = rows_paths(chain, safe, workers, planned / taken);
 	Path	   *result;
 
 	if (chain->ntables == 0)
-		return linitial(paths);
-	result = append_paths(root, joined, joined->reltarget, paths, workers);
+		return table_rows_path(chain, safe, workers, taken, planned / taken, index);
+	result = append_paths(root, joined, joined->reltarget, rows_paths(chain, safe, workers, planned / taken), workers);
 	result->total_cost = planned;
 
 	return result;
@@ -797,7 +805,8 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 {
 	RelOptInfo *joined = chain->joined;
 	Cost		taken;
-	Cost		planned = cost_of_rows(root, chain, workers, &taken);
+	ChainIndex	index = {InvalidOid, NIL};
+	Cost		planned = cost_of_rows(root, chain, workers, &taken, &index);
 	ListCell   *offered;
 	Path	   *path;
 
@@ -807,7 +816,7 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 	if (planned < 0)
 		return;
 	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
-	path = rows_path(root, chain, safe, workers, planned, taken);
+	path = rows_path(root, chain, safe, workers, planned, taken, index);
 	if (vector_join != PLAN_FORCE && !planner_wants_first_rows(root))
 		start_with_rival(root, joined, workers > 0, path);
 
