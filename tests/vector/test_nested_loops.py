@@ -145,6 +145,8 @@ def test_one_setting_switches_it_off(conn: Connection) -> None:
         "SELECT * FROM (SELECT customer FROM sold WHERE price = 5 LIMIT 3) few JOIN customers ON customer = id",
         # the table that is read again is known to be small
         "SELECT * FROM (SELECT DISTINCT year, customer FROM sold WHERE id = 5) few JOIN offices USING (year, customer)",
+        # it is read once, for the only row of a table
+        "SELECT * FROM offices o JOIN sold s ON o.year = s.year AND s.id - s.id = 0",
         # statistics tell that there is one row
         "SELECT * FROM customers c JOIN sold s ON c.id = s.customer WHERE c.id = 7 AND s.id < 10",
     ],

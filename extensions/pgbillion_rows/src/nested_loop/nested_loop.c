@@ -88,6 +88,13 @@ is_small(RelOptInfo *rel)
 	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->tuples <= SMALL_TABLE;
 }
 
+/* Is it a table of a single row, for which the other side is read once? */
+static bool
+is_of_one_row(RelOptInfo *rel)
+{
+	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->pages <= 1 && rel->tuples <= 1;
+}
+
 /* Is a path a nested loop over two relations that reads the inner one again for each row? */
 static bool
 reads_again(Path *path, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
@@ -95,7 +102,8 @@ reads_again(Path *path, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
 	NestPath   *loop = (NestPath *) path;
 
 	if (!IsA(path, NestPath) || path->param_info != NULL || loop->jpath.jointype != type ||
-		loop->jpath.innerjoinpath->param_info != NULL || is_small(loop->jpath.innerjoinpath->parent))
+		loop->jpath.innerjoinpath->param_info != NULL || is_small(loop->jpath.innerjoinpath->parent) ||
+		is_of_one_row(loop->jpath.outerjoinpath->parent))
 		return false;
 	return (loop->jpath.outerjoinpath->parent == outer && loop->jpath.innerjoinpath->parent == inner) ||
 		(type == JOIN_INNER && loop->jpath.outerjoinpath->parent == inner && loop->jpath.innerjoinpath->parent == outer);
@@ -290,8 +298,8 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		if (reads_again(lfirst(lc), outer, inner, type))
 			loops = lappend(loops, lfirst(lc));
 	}
-	if (loops == NIL || (hash = hash_path(root, joined, outer, inner, type, extra)) == NULL ||
-		!rests_on_guess(root, joined, outer, inner))
+	if (loops == NIL || !rests_on_guess(root, joined, outer, inner) ||
+		(hash = hash_path(root, joined, outer, inner, type, extra)) == NULL)
 		return;
 	foreach(lc, loops)
 	{

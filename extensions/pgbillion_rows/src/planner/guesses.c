@@ -20,6 +20,7 @@
 #include "utils/selfuncs.h"
 
 #include "planner/guesses.h"
+#include "planner/planner_memo.h"
 
 /* Is it a column of a table or subquery that the planner knows? */
 static bool
@@ -131,9 +132,8 @@ is_least(PlannerInfo *root, RelOptInfo *rel)
 		rel->tuples * clauselist_selectivity(root, rel->baserestrictinfo, 0, JOIN_INNER, NULL) < 0.5;
 }
 
-/* Why the number of rows of a table is a guess, or NULL. */
-const char *
-planner_rows_guess(PlannerInfo *root, RelOptInfo *rel)
+static const char *
+find_rows_guess(PlannerInfo *root, RelOptInfo *rel)
 {
 	ListCell   *lc;
 
@@ -148,6 +148,32 @@ planner_rows_guess(PlannerInfo *root, RelOptInfo *rel)
 	if (is_least(root, rel))
 		return "one is PostgreSQL's least, for conditions that it takes to have nothing to do with each other";
 	return NULL;
+}
+
+/* What is known of a table whose rows are expected to be this number. */
+typedef struct GuessMemo
+{
+	double		rows;
+	const char *guess;			/* or NULL */
+} GuessMemo;
+
+/* Why the number of rows of a table is a guess, or NULL. It is asked for with each join. */
+const char *
+planner_rows_guess(PlannerInfo *root, RelOptInfo *rel)
+{
+	GuessMemo  *known = planner_memo_find(root, MEMO_GUESS, rel);
+
+	if (known == NULL || known->rows != rel->rows)
+	{
+		MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
+
+		if (known == NULL)
+			known = planner_memo_make(root, MEMO_GUESS, rel, sizeof(GuessMemo));
+		known->rows = rel->rows;
+		known->guess = find_rows_guess(root, rel);
+		MemoryContextSwitchTo(old);
+	}
+	return known->guess;
 }
 
 /* Why the number of rows that match by these equalities is a guess, or NULL. */

@@ -29,6 +29,7 @@ typedef enum MemoKind
 	MEMO_OFFER,					/* of a relation: join_path.c */
 	MEMO_FILTER,				/* of a table: cost_model.c */
 	MEMO_REACH,					/* of a table: reach_cost.c */
+	MEMO_GUESS,					/* of a table: guesses.c */
 	MEMO_RAISED,				/* of a PlannerInfo: early_stop.c */
 	MEMO_KNOWN_ROWS,			/* of a PlannerInfo: known_rows.c */
 	MEMO_STORAGE,				/* of a PlannerInfo or a table: columns_path.c */
