@@ -276,7 +276,7 @@ def test_generated_queries(conn: Connection, tell: Callable[[str], None], counte
     counted({"queries": QUERIES, "by vectors": seen["by vectors"]})
     assert seen["by vectors"] > QUERIES / 2
     assert seen["first groups"] > QUERIES / 20
-    assert seen["from the index"] > QUERIES / 30
+    assert seen["from the index"] > QUERIES / 80
 
 
 def lacking_index(conn: Connection, chance: random.Random) -> None:

@@ -132,7 +132,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 		wait = 0;
 	else
 		index = choose_late_index(root, rel, target, page_cost, &pages, &row, &wait, &late);
-	row += vector_others_cost(root, rel, 1);
+	row += vector_others_cost(root, rel, 1) * vector_index_others_factor(rel, index);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
 	path = vector_make_scan_path(parent, rel, target, terms, index, late, parallel_workers, safe);

@@ -350,6 +350,27 @@ index_cost(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info, const C
 	*row = *row * (1 - share) + (*row - wait) * share * sought * COLUMN_ROW_COST_FACTOR;
 }
 
+/* What conditions that PostgreSQL evaluates of the table's rows cost of that with an index that may have them as columns. */
+static double
+others_factor(const IndexOptInfo *info)
+{
+	return info->indexprs != NIL ? COLUMN_ROW_COST_FACTOR : 1;
+}
+
+/* The same with this index, or InvalidOid. */
+double
+vector_index_others_factor(RelOptInfo *rel, Oid index)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		if (lfirst_node(IndexOptInfo, lc)->indexoid == index)
+			return others_factor(lfirst_node(IndexOptInfo, lc));
+	}
+	return 1;
+}
+
 /*
  * The columnar index that a scan of a table is to read for expressions over
  * it and perhaps others, or InvalidOid, and what its pages and rows cost in
@@ -364,6 +385,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	const ColumnEstimate *estimate;
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
+	Cost		others = vector_others_cost(root, rel, 1);
 
 	if (!vector_has_column_index(rel) || vector_storage_is_shown(root, rel, exprs))
 		return InvalidOid;
@@ -373,7 +395,8 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 		return InvalidOid;
 
 	index_cost(root, rel, info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
-	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
+	if (vector_columns != PLAN_FORCE &&
+		index_pages + (index_row + others * others_factor(info)) * rel->tuples >= *pages + (*row + others) * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
 	*row = index_row;
@@ -469,6 +492,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	const ColumnEstimate *estimate;
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
+	Cost		others = vector_others_cost(root, rel, 1);
 	List	   *columns = NIL;
 	int			attno = -1;
 
@@ -486,7 +510,8 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 		columns = lappend_int(columns, attno);
 	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows) +
 		vector_walk_cost(root, llast_int(columns)) * LATE_ROWS_FACTOR * rows;
-	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
+	if (vector_columns != PLAN_FORCE &&
+		index_pages + (index_row + others * others_factor(info)) * rel->tuples >= *pages + (*row + others) * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
 	*row = index_row;

@@ -288,7 +288,7 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 	double		pages = rel->pages * (1 - share) + choice->columns.pages;
 	double		rows = rel->tuples * (1 - share + share * choice->columns.sought * COLUMN_ROW_COST_FACTOR);
 	Cost		cost = vector_filter_startup_cost(root, rel) + choice->columns.seeking + CACHED_COST_PAGE * cpu_tuple_cost * pages +
-		vector_filter_cost(root, rel) * rows + vector_others_cost(root, rel, 1) * rel->tuples;
+		vector_filter_cost(root, rel) * rows + vector_others_cost(root, rel, 1) * vector_index_others_factor(rel, choice->columns.index) * rel->tuples;
 
 	if (choice->columns.all)
 		return cost + cpu_tuple_cost * fetched;

@@ -68,9 +68,10 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 	List	   *late;
 	List	   *columns;
 	ListCell   *lc;
+	Oid			index;
 
 	chain->column_pages = chain->pages;
-	chain->column_share = 1;
+	chain->column_share = chain->others_factor = 1;
 	if (!chain->has_column_index || row <= 0)
 		return;
 
@@ -85,16 +86,19 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
 			return;
 	}
-	if (!OidIsValid(vector_choose_column_index(root, chain->table, columns, chain->wait,
-											   &chain->column_pages, &row)))
+	index = vector_choose_column_index(root, chain->table, columns, chain->wait, &chain->column_pages, &row);
+	if (!OidIsValid(index))
 	{
 		/* what else needs columns of a part is with the table that it is of */
 		if (chain->table->reloptkind != RELOPT_BASEREL)
 			return;
 		divide_columns(chain->table, columns, &looked_at, &outputs);
-		chain->late = OidIsValid(vector_choose_late_index(root, chain->table, looked_at, outputs, 0, chain->wait, &chain->column_pages,
-														  &row, &late));
+		index = vector_choose_late_index(root, chain->table, looked_at, outputs, 0, chain->wait, &chain->column_pages,
+										 &row, &late);
+		chain->late = OidIsValid(index);
 	}
+	chain->others_factor = vector_index_others_factor(chain->table, index);
+	chain->others *= chain->others_factor;
 	chain->column_share = row / (chain->row + chain->terms + chain->wait);
 	/* that where rows are is a column, too */
 	chain->natts += chain->late;
@@ -204,7 +208,7 @@ add_step(JoinChain *chain, const JoinStep *step)
 	chain->share *= step->left;
 	chain->place = Min(chain->place, step->place);
 	if (chain->others > 0 && step->left < 1 && chain->ntables == 0)
-		chain->others = vector_others_cost(chain->root, chain->table, chain->share);
+		chain->others = vector_others_cost(chain->root, chain->table, chain->share) * chain->others_factor;
 	chain->tests += step->left < 1;
 }
 

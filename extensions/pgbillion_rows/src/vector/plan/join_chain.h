@@ -47,6 +47,7 @@ struct JoinChain
 	Cost		row;			/* without conditions */
 	Cost		terms;			/* those of kernels, of each row */
 	Cost		others;			/* those that PostgreSQL evaluates */
+	double		others_factor;	/* what these are of those of the heap */
 	Cost		wait;			/* for a row of the heap */
 	/* with a columnar index, as far as that can be told before the joins */
 	Cost		column_pages;

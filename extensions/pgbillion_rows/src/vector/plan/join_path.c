@@ -256,6 +256,7 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 {
 	Cost		pages;
 	Cost		row;
+	Cost		spared = 0;
 
 	join_chain_scan_cost(chain, &pages, &row);
 	*index = choose_index(root, chain, target, &pages, &row);
@@ -267,8 +268,11 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 		row += join_chain_tests_cost(chain) / Max(chain->table->tuples, 1);
 		row *= join_chain_segments_read(chain);
 		pages *= join_chain_segments_read(chain);
+		/* which expressions of the index joins need was not known before */
+		spared = chain->others * chain->share *
+			(1 - vector_index_others_factor(chain->table, index->index) / chain->others_factor);
 	}
-	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
+	return STARTUP_COST * (1 + chain->nsteps) + pages + (row - spared) * chain->table->tuples / divisor +
 		join_chain_joins_cost(chain, divisor);
 }
 

@@ -93,6 +93,7 @@ extern void vector_share_pairs(Path *path, double pairs, Cost cost);
 
 /* columns_path.c */
 extern bool vector_has_column_index(RelOptInfo *rel);
+extern double vector_index_others_factor(RelOptInfo *rel, Oid index);
 extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost wait, Cost *pages,
 									   Cost *row);
 extern Oid	vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *outputs, double rows,
