@@ -140,7 +140,7 @@ def test_values_of_groups_are_sorted(conn: Connection) -> None:
     plain = milliseconds(conn, grouped.format(""))
     distinct = milliseconds(conn, grouped.format("DISTINCT "))
     assert distinct > 1.5 * plain
-    # a node of ours that sorts has none of what is below it
+    # our sort is estimated with what is below it
     conn.execute("SET pgbillion_rows.vector_sort = force")
     ordered = f"{grouped.format('DISTINCT ')} ORDER BY 3, 1, 2"
     assert "VectorSort" in kinds(conn, ordered)

@@ -789,10 +789,10 @@ find_offered(List *paths, bool safe, Cost planned)
 }
 
 /*
- * Have a path of ours start as soon as PostgreSQL's own, which it takes the place
- * of. PostgreSQL takes costs within a percent of each other for the same, and of
- * such paths the one that starts first, even if it is the dearer one: neither is
- * ours to be lost in the costs of what is above, nor others because of it.
+ * Have our path start as soon as PostgreSQL's own, whose place it takes.
+ * PostgreSQL takes costs within a percent of each other for the same, and keeps
+ * the path that starts first, even if it is the dearer one: ours could be lost
+ * below further joins, or keep away a cheaper one.
  */
 static void
 start_with_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Path *path)

@@ -374,8 +374,8 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 
 /*
  * A nested loop that looks up rows of one relation for those of another. If
- * PostgreSQL has not come to it yet, a path of ours that costs about as much, and
- * starts sooner, would keep it away.
+ * PostgreSQL has not come to it yet, our path, which may cost about as much and
+ * start sooner, would keep it away.
  */
 static void
 meet_look_ups(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, Rival *rival)
