@@ -24,7 +24,8 @@ typedef enum MemoKind
 	MEMO_INNER,					/* of a relation: join_step.c */
 	MEMO_CLAUSE,				/* of a RestrictInfo: join_step.c */
 	MEMO_PAIR,					/* of a RestrictInfo: cost_model.c */
-	MEMO_CALLS,					/* of a SubPlan: subquery_cost.c */
+	MEMO_CALLS,					/* of a subquery's PlannerInfo:
+								 * subquery_cost.c */
 	MEMO_COLUMNS,				/* of a relation: join_path.c */
 	MEMO_OFFER,					/* of a relation: join_path.c */
 	MEMO_FILTER,				/* of a table: cost_model.c */

@@ -92,10 +92,12 @@ choose_late_index(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, double
 	Cost		whole = Max(own_pages + own_row * rel->tuples, cpu_tuple_cost);
 	Oid			index = vector_choose_late_index(root, rel, NIL, target->exprs, rel->rows, *wait, &own_pages, &own_row, late);
 	Cost		taken = own_pages + own_row * rel->tuples;
+	Cost		others;
 
 	if (!OidIsValid(index))
 		return InvalidOid;
-	if (vector_columns != PLAN_FORCE && taken + vector_others_cost(root, rel, 1) * rel->tuples >= index_path_cost(root, rel))
+	others = vector_others_cost(root, rel, 1) * vector_index_others_factor(rel, index);
+	if (vector_columns != PLAN_FORCE && taken + others * rel->tuples >= index_path_cost(root, rel))
 	{
 		*late = NIL;
 		return InvalidOid;

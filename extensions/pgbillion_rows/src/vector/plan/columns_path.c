@@ -385,7 +385,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	const ColumnEstimate *estimate;
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
-	Cost		others = vector_others_cost(root, rel, 1);
+	Cost		others;
 
 	if (!vector_has_column_index(rel) || vector_storage_is_shown(root, rel, exprs))
 		return InvalidOid;
@@ -395,6 +395,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 		return InvalidOid;
 
 	index_cost(root, rel, info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
+	others = vector_others_cost(root, rel, 1);
 	if (vector_columns != PLAN_FORCE &&
 		index_pages + (index_row + others * others_factor(info)) * rel->tuples >= *pages + (*row + others) * rel->tuples)
 		return InvalidOid;
@@ -492,7 +493,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	const ColumnEstimate *estimate;
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
-	Cost		others = vector_others_cost(root, rel, 1);
+	Cost		others;
 	List	   *columns = NIL;
 	int			attno = -1;
 
@@ -510,6 +511,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 		columns = lappend_int(columns, attno);
 	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows) +
 		vector_walk_cost(root, llast_int(columns)) * LATE_ROWS_FACTOR * rows;
+	others = vector_others_cost(root, rel, 1);
 	if (vector_columns != PLAN_FORCE &&
 		index_pages + (index_row + others * others_factor(info)) * rel->tuples >= *pages + (*row + others) * rel->tuples)
 		return InvalidOid;

@@ -49,11 +49,13 @@ typedef struct CallsMemo
 static const CallsMemo *
 memo_of_calls(PlannerInfo *root, SubPlan *subplan)
 {
-	CallsMemo  *known = planner_memo_find(root, MEMO_CALLS, subplan);
+	/* of the node there are copies, and not all of them live that long */
+	const void *about = list_nth(root->glob->subroots, subplan->plan_id - 1);
+	CallsMemo  *known = planner_memo_find(root, MEMO_CALLS, about);
 
 	if (known == NULL)
 	{
-		known = planner_memo_make(root, MEMO_CALLS, subplan, sizeof(CallsMemo));
+		known = planner_memo_make(root, MEMO_CALLS, about, sizeof(CallsMemo));
 		known->remembered = subplan->args != NIL && planner_is_remembered(root, subplan);
 		if (known->remembered)
 			known->values = group_estimate_values(root, subplan->args);
