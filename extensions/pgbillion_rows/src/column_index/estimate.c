@@ -94,8 +94,8 @@ hashed_columns(const Directory *directory, uint32 segment, const DirectoryEntry 
  * segments that are spread over the table, and of which columns values are
  * found, from a few of these.  The caller has locked the index.
  */
-#define SEGMENTS_LOOKED_AT 64
-#define SEGMENTS_OPENED 4
+#define SEGMENTS_LOOKED_AT 16
+#define SEGMENTS_OPENED 2
 
 void
 column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *estimate)

@@ -110,73 +110,69 @@ count_below(const KeyStatistics *statistics, const KeptKeys *kept, Datum value, 
 }
 
 /*
- * The shares of a table's rows whose keys are below the range of the large
- * table's histogram, and up to its end; false if that is not known. If an index
- * has the keys, PostgreSQL looks there for the least and the greatest one, which
- * statistics may be too old to know.
+ * The share of a table's rows whose keys are less than a value; if `equal`, also
+ * those equal to it; -1 if that is not known. Near the ends of the table's
+ * histogram PostgreSQL looks for the least and the greatest key in an index, if
+ * there is one, which statistics may be too old to know.
  */
-static bool
-find_ends(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *data, double *below, double *up_to)
+static double
+share_below(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *data, Datum value, bool equal)
 {
-	const AttStatsSlot *histogram = &statistics->histogram;
 	Oid			type = statistics->type->btree_opintype;
 	Oid			less = get_opfamily_member(statistics->type->btree_opf, type, type, BTLessStrategyNumber);
 	FmgrInfo	function;
 
-	if (!OidIsValid(less) || histogram->nvalues < 2)
-		return false;
+	if (!OidIsValid(less))
+		return -1;
 	fmgr_info(get_opcode(less), &function);
-	*below = ineq_histogram_selectivity(root, data, less, &function, false, false, statistics->collation,
-										histogram->values[0], type);
-	*up_to = ineq_histogram_selectivity(root, data, less, &function, false, true, statistics->collation,
-										histogram->values[histogram->nvalues - 1], type);
-	/* without a histogram they are -1 */
-	return *below >= 0 && *up_to >= *below;
+	return ineq_histogram_selectivity(root, data, less, &function, false, equal, statistics->collation, value,
+									  type);
 }
 
 /* The share of the large table's rows whose key is not in the histogram's range. */
 static double
 share_out_of_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *large)
 {
+	const AttStatsSlot *histogram = &statistics->histogram;
 	double		below;
 	double		up_to;
 
-	if (!find_ends(root, statistics, large, &below, &up_to))
+	if (histogram->nvalues < 2)
+		return statistics->others;
+	below = share_below(root, statistics, large, histogram->values[0], false);
+	up_to = share_below(root, statistics, large, histogram->values[histogram->nvalues - 1], true);
+	if (below < 0 || up_to < below)
 		return statistics->others;
 	return statistics->others * (below + 1 - up_to);
 }
 
-/* Does the range of a histogram of the key have all of another's? */
-static bool
-has_range_of(const KeyStatistics *statistics, VariableStatData *other)
-{
-	const AttStatsSlot *histogram = &statistics->histogram;
-	AttStatsSlot slot;
-	bool		all;
-
-	if (!get_attstatsslot(&slot, other->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
-		return false;
-	all = slot.stacoll == statistics->collation &&
-		compare_values(statistics, histogram->values[0], slot.values[0]) <= 0 &&
-		compare_values(statistics, histogram->values[histogram->nvalues - 1], slot.values[slot.nvalues - 1]) >= 0;
-	free_attstatsslot(&slot);
-
-	return all;
-}
-
 /*
  * How many rows of the small table have a key in the range of the histogram of
- * the large one. Where all have, so far as statistics tell, no index is asked.
+ * the large one. Where its ends are near those of the small one's histogram, all
+ * rows there are taken to be in it, and no index is asked.
  */
 static double
 rows_in_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *small)
 {
-	double		below;
-	double		up_to;
+	const AttStatsSlot *range = &statistics->histogram;
+	Datum		least = range->values[0];
+	Datum		greatest = range->values[range->nvalues - 1];
+	double		below = 0;
+	double		up_to = 1;
+	AttStatsSlot slot;
 
-	if (has_range_of(statistics, small) || !find_ends(root, statistics, small, &below, &up_to))
+	if (!get_attstatsslot(&slot, small->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
 		return small->rel->tuples;
-	return (up_to - below) * small->rel->tuples;
+	if (slot.stacoll == statistics->collation && slot.nvalues > 2)
+	{
+		if (compare_values(statistics, least, slot.values[1]) > 0)
+			below = share_below(root, statistics, small, least, false);
+		if (compare_values(statistics, greatest, slot.values[slot.nvalues - 2]) < 0)
+			up_to = share_below(root, statistics, small, greatest, true);
+	}
+	free_attstatsslot(&slot);
+
+	return below >= 0 && up_to >= below ? (up_to - below) * small->rel->tuples : small->rel->tuples;
 }
 
 /* Is a column unique, or nearly? Then a row is a key. */

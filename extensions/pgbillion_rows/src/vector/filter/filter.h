@@ -15,6 +15,7 @@ typedef struct VectorFilter VectorFilter;
 extern VectorFilter *vector_filter_compile(List *clauses, Batch *batch);
 extern bool vector_filter_is_certain(Expr *clause, TupleDesc tupdesc);
 extern bool vector_filter_is_kernel(Expr *clause, TupleDesc tupdesc);
+extern bool vector_filter_is_certain_kernel(Expr *clause, TupleDesc tupdesc, bool *certain);
 extern void vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms);
 extern bool vector_filter_excludes(void *filter, Batch *batch);
 extern bool vector_filter_next(VectorFilter *filter, Batch *batch);

@@ -57,6 +57,7 @@ is_certain(List *args, const PredicateContext *context)
 			break;
 		MemoryContextReset(work);
 	}
+	context->batch->nby_row = scratch.nby_row;
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
 

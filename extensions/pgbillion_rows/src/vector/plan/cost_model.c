@@ -153,25 +153,40 @@ needs_more_than_columns(Node *node, void *context)
 	return expression_tree_walker(node, needs_more_than_columns, context);
 }
 
-/* How many of the terms, from the first on, are kernels' as a whole. */
-static int
-count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
+/*
+ * Count how many of the terms, from the first on, are kernels' as a whole, and
+ * how many can raise no error.
+ */
+static void
+count_terms(PlannerInfo *root, RelOptInfo *rel, List *terms, int *kernels, int *certain)
 {
 	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
 	MemoryContext old = MemoryContextSwitchTo(work);
 
 	/* the planner holds a lock */
 	Relation	table = table_open(planner_rt_fetch(rel->relid, root)->relid, NoLock);
-	int			n = 0;
+	bool		all_kernels = true;
+	bool		all_certain = true;
+	ListCell   *lc;
 
-	while (n < list_length(terms) && !needs_more_than_columns(list_nth(terms, n), NULL) &&
-		   vector_filter_is_kernel(list_nth(terms, n), RelationGetDescr(table)))
-		n++;
+	*kernels = 0;
+	*certain = 0;
+	foreach(lc, terms)
+	{
+		bool		is_certain = false;
+		bool		is_kernel = !needs_more_than_columns(lfirst(lc), NULL) &&
+			vector_filter_is_certain_kernel(lfirst(lc), RelationGetDescr(table), &is_certain);
+
+		all_kernels &= is_kernel;
+		all_certain &= is_certain;
+		*kernels += all_kernels;
+		*certain += all_certain;
+		if (!all_kernels && !all_certain)
+			break;
+	}
 	table_close(table, NoLock);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
-
-	return n;
 }
 
 /* How far from the processor memory of this size is: 0 is near, 1 is far. */
@@ -225,6 +240,7 @@ typedef struct FilterMemo
 	bool		has_subqueries;
 	List	   *terms;			/* in order */
 	int			nkernels;		/* how many kernels evaluate */
+	int			ncertain;		/* how many, from the first on, raise no error */
 	double	   *left;			/* rows that the first n of them leave; -1:
 								 * not known yet */
 } FilterMemo;
@@ -316,9 +332,9 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	known = planner_memo_make(root, MEMO_FILTER, rel, sizeof(FilterMemo));
 	old = MemoryContextSwitchTo(root->planner_cxt);
 	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
-	n = count_kernels(root, rel, terms);
+	count_terms(root, rel, terms, &known->nkernels, &known->ncertain);
+	n = known->nkernels;
 	known->terms = terms;
-	known->nkernels = n;
 	known->by_row = n < list_length(terms);
 	known->has_subqueries = contain_subplans((Node *) terms);
 	known->left = palloc(sizeof(double) * (list_length(terms) + 1));
@@ -387,6 +403,16 @@ vector_others_cost(PlannerInfo *root, RelOptInfo *rel, double share)
 	if (share >= 1 || !known->has_subqueries)
 		return known->others;
 	return by_row_cost(root, rel, known, known->terms, known->nkernels, rel->tuples, share, &startup);
+}
+
+/*
+ * How many of vector_ordered_terms() of a table's filter, from the first on, have
+ * kernels that can raise no error?
+ */
+int
+vector_certain_terms(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo == NIL ? 0 : memo_of_filter(root, rel)->ncertain;
 }
 
 /* Does PostgreSQL evaluate a term of a table's filter, row by row? */

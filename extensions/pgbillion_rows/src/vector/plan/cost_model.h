@@ -342,6 +342,7 @@ extern Cost vector_core_filter_cost(PlannerInfo *root, Path *path, double fetche
 extern Cost vector_filter_startup_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_others_cost(PlannerInfo *root, RelOptInfo *rel, double share);
+extern int	vector_certain_terms(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern const PairCost *vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);

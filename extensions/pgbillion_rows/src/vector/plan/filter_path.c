@@ -15,7 +15,6 @@
 
 #include <math.h>
 
-#include "access/table.h"
 #include "nodes/bitmapset.h"
 #include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
@@ -29,13 +28,10 @@
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/selfuncs.h"
 #include "utils/spccache.h"
 
 #include "planner/planner.h"
-#include "vector/filter/filter.h"
 #include "vector/node/custom_scan.h"
 #include "vector/node/top_rows.h"
 #include "vector/plan/cost_model.h"
@@ -64,32 +60,6 @@ const		CustomPathMethods vector_filter_path_methods = {
 	.CustomName = "VectorScan",
 	.PlanCustomPath = plan_filter_scan,
 };
-
-/*
- * How many of the terms, from the first on, are for the vectorized filter. It
- * looks at all rows of a page, of which the plan above may want only some, and
- * so takes no term that could raise an error. Those behind such a term stay
- * behind it. With a columnar index there may be more: what it has of a term has
- * raised no error for any row (heap_expressions.c).
- */
-static int
-count_certain(Oid relid, List *terms)
-{
-	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(work);
-
-	/* the planner holds a lock */
-	Relation	rel = table_open(relid, NoLock);
-	int			n = 0;
-
-	while (n < list_length(terms) && vector_filter_is_certain(list_nth(terms, n), RelationGetDescr(rel)))
-		n++;
-	table_close(rel, NoLock);
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(work);
-
-	return n;
-}
 
 /* Is it LIKE or NOT LIKE? */
 static bool
@@ -520,7 +490,14 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 		if (!choice_pays(root, rel, rte, &choice, filter_path(root, rel, &choice, 0)->path.total_cost))
 			return -1;
 	}
-	n = count_certain(rte->relid, terms);
+
+	/*
+	 * It looks at all rows of a page, of which the plan above may want only
+	 * some, and so takes no term that could raise an error. Those behind such
+	 * a term stay behind it. With a columnar index there may be more: what it
+	 * has of a term has raised no error for any row (heap_expressions.c).
+	 */
+	n = vector_certain_terms(root, rel);
 	if (n == 0 && terms != NIL && vector_count_index_terms(root, rel, terms) == 0)
 	{
 		plan_report(root, "no vectorized scan of \"%s\": a condition that might raise an error comes first",
@@ -682,7 +659,7 @@ vector_batches_path(PlannerInfo *root, Path *path)
 	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
 	if (!find_needed_values(root, rel, path->pathtarget->exprs, terms, &attnos) ||
 		vector_table_refusal(root, rel) != NULL ||
-		count_certain(planner_rt_fetch(rel->relid, root)->relid, terms) < list_length(terms))
+		vector_certain_terms(root, rel) < list_length(terms))
 		return NULL;
 	choice = choose_heap(root, rel, terms, list_length(terms), NULL);
 	choice.columns.all = true;
