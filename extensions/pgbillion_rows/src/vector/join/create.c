@@ -77,6 +77,7 @@ find_origins(VectorJoin *join, const JoinSpec *spec)
 	Batch	   *output = join->output;
 
 	join->origins = palloc(sizeof(int) * Max(output->ncolumns, 1));
+	join->packed = palloc0(sizeof(PackedPairs) * Max(output->ncolumns, 1));
 	for (int c = 0; c < output->ncolumns; c++)
 	{
 		AttrNumber	attno = output->columns[c].attno;

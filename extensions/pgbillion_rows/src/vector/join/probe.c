@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "miscadmin.h"
@@ -134,6 +135,88 @@ has_no_nulls(Source *source, Batch *batch, int c)
 		return !input->columns[from].has_nulls;
 	return input->source->methods->has_no_nulls != NULL &&
 		input->source->methods->has_no_nulls(input->source, input, from);
+}
+
+/* Of columns of the build side it takes no less to look at the values. */
+static bool
+find_nulls(Source *source, Batch *batch, int c, bool *nulls)
+{
+	VectorJoin *join = (VectorJoin *) source;
+	int			from = join->origins[c];
+	bool		found[BATCH_ROWS];
+
+	if (from < 0 || join->without_rows || !batch_find_nulls(join->input, from, NULL, join->input->n, found))
+		return false;
+	for (int i = 0; i < batch->n; i++)
+		nulls[i] = found[join->rows[i]];
+	return true;
+}
+
+/* Gather an array of numbers of the input, which `packed` of the output refers to until then. */
+static void
+gather_packed(VectorJoin *join, int n, PackedPairs *packed)
+{
+	const uint16 *rows = join->rows;
+	const Packed input = packed->packed;
+
+	if (packed->elements == NULL)
+	{
+		MemoryContext context = GetMemoryChunkContext(join);
+
+		packed->elements = MemoryContextAlloc(context, sizeof(uint64) * BATCH_ROWS);
+		packed->nulls = MemoryContextAlloc(context, sizeof(bool) * BATCH_ROWS);
+	}
+#define GATHER(type) \
+	for (int i = 0; i < n; i++) \
+		((type *) packed->elements)[i] = ((const type *) input.array)[rows[i]]
+
+	switch (input.width)
+	{
+		case 1:
+			GATHER(uint8);
+			break;
+		case 2:
+			GATHER(uint16);
+			break;
+		case 4:
+			GATHER(uint32);
+			break;
+		default:
+			GATHER(uint64);
+			break;
+	}
+#undef GATHER
+	packed->packed.array = packed->elements;
+	packed->packed.nulls = NULL;
+	for (int i = 0; i < n && input.nulls != NULL; i++)
+	{
+		packed->nulls[i] = input.nulls[rows[i]];
+		if (packed->nulls[i])
+			packed->packed.nulls = packed->nulls;
+	}
+}
+
+/* Of numerics, which take long to be made. Integers are gathered as Datums in the same time. */
+static bool
+packed_pairs(Source *source, Batch *batch, int c, bool with_nulls, Packed *result)
+{
+	VectorJoin *join = (VectorJoin *) source;
+	PackedPairs *packed = &join->packed[c];
+	int			from = join->origins[c];
+
+	Assert(batch == join->output);
+	if (batch->columns[c].type != NUMERICOID || from < 0 || join->without_rows)
+		return false;
+	if (packed->serial != batch->serial)
+	{
+		if (!batch_packed_nulls(join->input, from, &packed->packed))
+			return false;
+		Assert(packed->packed.kind == PACKED_DECIMALS);
+		gather_packed(join, batch->n, packed);
+		packed->serial = batch->serial;
+	}
+	*result = packed->packed;
+	return with_nulls || result->nulls == NULL;
 }
 
 static void
@@ -704,6 +787,8 @@ const SourceMethods join_methods = {
 	.load_only = load_only,
 	.is_cheap = is_cheap,
 	.has_no_nulls = has_no_nulls,
+	.find_nulls = find_nulls,
+	.packed = packed_pairs,
 	.keep = keep,
 	.end = end,
 };

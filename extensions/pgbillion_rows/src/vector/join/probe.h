@@ -26,6 +26,16 @@ typedef enum PairPhase
 	PAIRS_UNMARKED				/* the table's, after the input's end */
 } PairPhase;
 
+/* A column of the output as an array of numbers. */
+typedef struct PackedPairs
+{
+	uint64		serial;			/* of the rows of the output whose it is; 0:
+								 * none */
+	Packed		packed;
+	uint64	   *elements;		/* room for them, or NULL */
+	bool	   *nulls;
+} PackedPairs;
+
 struct VectorJoin
 {
 	Source		source;
@@ -73,6 +83,7 @@ struct VectorJoin
 	uint16		rows[BATCH_ROWS];	/* of the input */
 	JoinEntry  *entries[BATCH_ROWS];	/* NULL: none */
 	bool		without_rows;	/* of the input there are none */
+	PackedPairs *packed;		/* of each column */
 };
 
 /* Are rows without a match of no use? */
