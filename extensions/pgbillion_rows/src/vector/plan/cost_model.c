@@ -460,6 +460,27 @@ vector_row_cost(PlannerInfo *root, PathTarget *target)
 	return cost;
 }
 
+/* What it takes to advance the state of an aggregate beyond that, in cpu_operator_cost. */
+static double
+advance_time(const Aggref *aggref)
+{
+	switch (aggref->aggfnoid)
+	{
+		case F_COUNT_:
+		case F_COUNT_ANY:
+			return 0;
+		case F_SUM_NUMERIC:
+		case F_AVG_NUMERIC:
+		case F_MIN_NUMERIC:
+		case F_MAX_NUMERIC:
+			return AGGREGATE_TIME_NUMERIC;
+		default:
+			if (aggref->args == NIL || get_typbyval(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)))
+				return AGGREGATE_TIME_VALUE;
+			return AGGREGATE_TIME_OTHER;
+	}
+}
+
 /*
  * What aggregating a row that the filter keeps takes, where vector_row_cost()
  * says what it costs: PostgreSQL's costs, with which that is compared, leave out
@@ -469,18 +490,20 @@ Cost
 vector_row_time(PathTarget *target)
 {
 	double		operators = 0;
+	int			keys = 0;
 	ListCell   *lc;
 
 	foreach(lc, target->exprs)
 	{
-		Aggref	   *aggref = lfirst(lc);
+		Node	   *expr = lfirst(lc);
 
-		if (!IsA(aggref, Aggref))
-			operators += EAGER_COST_VECTOR_FURTHER_KEY;
-		else if (aggref->args == NIL || get_typbyval(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)))
-			operators += EAGER_COST_VECTOR_INTEGER;
+		if (IsA(expr, Aggref))
+			operators += advance_time((Aggref *) expr);
+		else if (!get_typbyval(exprType(expr)))
+			operators += AGGREGATE_TIME_OTHER_KEY;
 		else
-			operators += EAGER_COST_VECTOR_OTHER;
+			operators += keys == 0 ? AGGREGATE_TIME_KEY : AGGREGATE_TIME_FURTHER_KEY;
+		keys += !IsA(expr, Aggref);
 	}
 	return operators * cpu_operator_cost;
 }

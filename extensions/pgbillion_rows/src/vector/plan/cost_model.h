@@ -113,6 +113,19 @@
  */
 #define GROUP_CACHE_BYTES (64.0 * 1024 * 1024)
 
+/*
+ * What a row takes that is aggregated beyond what it costs, in cpu_operator_cost:
+ * the first key of its group, if it is passed by value, others of these, and
+ * keys that are not; and arguments of aggregates that are passed by value, of
+ * type numeric, and others. Measured on columns in memory.
+ */
+#define AGGREGATE_TIME_KEY 0.5
+#define AGGREGATE_TIME_FURTHER_KEY 2.5
+#define AGGREGATE_TIME_OTHER_KEY 3.0
+#define AGGREGATE_TIME_VALUE 0.4
+#define AGGREGATE_TIME_NUMERIC 0.8
+#define AGGREGATE_TIME_OTHER 4.0
+
 /* Taking a group to finish it. */
 #define FINALIZE_GROUP_COST (2 * cpu_tuple_cost)
 
