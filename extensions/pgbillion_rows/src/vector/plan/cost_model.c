@@ -218,13 +218,15 @@ vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows)
 	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
 }
 
-/* What a row of the heap that is in memory takes beyond that: wide ones are fetched from memory in several pieces. */
+/* What a row of the heap that is in memory takes beyond that: wide ones are fetched from far memory in several pieces. */
 Cost
 vector_wait_cost(PlannerInfo *root, RelOptInfo *rel)
 {
+	double		bytes = (double) rel->pages * BLCKSZ;
+
 	if (!vector_tables_in_memory(root))
 		return 0;
-	return LINE_COST * Min((double) rel->pages * BLCKSZ / CACHE_LINE / Max(rel->tuples, 1), MOST_LINES);
+	return vector_distance(bytes) * LINE_COST * Min(bytes / CACHE_LINE / Max(rel->tuples, 1), MOST_LINES);
 }
 
 /* What is known of a table's filter. */

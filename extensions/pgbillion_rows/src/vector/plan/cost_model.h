@@ -119,7 +119,7 @@
  * keys that are not; and arguments of aggregates that are passed by value, of
  * type numeric, and others. Measured on columns in memory.
  */
-#define AGGREGATE_TIME_KEY 0.5
+#define AGGREGATE_TIME_KEY 0.3
 #define AGGREGATE_TIME_FURTHER_KEY 2.5
 #define AGGREGATE_TIME_OTHER_KEY 3.0
 #define AGGREGATE_TIME_VALUE 0.4
@@ -221,7 +221,7 @@
 #define SUBQUERY_COST_FACTOR 0.1
 
 /*
- * What we wait for a row of a heap page in memory, by the cache lines that it
+ * What we wait for a row of a heap page in far memory, by the cache lines that it
  * has, as far as these matter. In PostgreSQL that is part of cpu_tuple_cost.
  * Measured on tables that do not fit the processor's caches, on a machine whose
  * memory others used, too: at best, it is little more than half of that.
@@ -229,14 +229,10 @@
 #define LINE_COST (0.14 * cpu_tuple_cost)
 #define MOST_LINES 2.5
 
-/*
- * Passing a column on the way to another, in cpu_tuple_cost: PostgreSQL's, and
- * ours, where columns of fixed length are looked at only behind one that moves
- * them. Measured.
- */
+/* Passing a column on the way to another, in cpu_tuple_cost: PostgreSQL's, and ours; measured. */
 #define REACH_COST_CORE 0.07
-#define REACH_COST_FIXED 0.02
-#define REACH_COST_VARIABLE 0.08
+#define REACH_COST_FIXED 0.007
+#define REACH_COST_VARIABLE 0.045
 
 /* What comparing values of variable length takes in PostgreSQL beyond the one operator that it costs; measured. */
 #define VARIABLE_LENGTH_COST (2 * cpu_operator_cost)

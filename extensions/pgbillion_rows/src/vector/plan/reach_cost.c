@@ -15,13 +15,11 @@
 #include "access/htup_details.h"
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "catalog/pg_statistic.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/rel.h"
-#include "utils/syscache.h"
 
 #include "planner/planner_memo.h"
 #include "vector/plan/cost_model.h"
@@ -50,37 +48,14 @@ last_column(List *exprs, Index relid)
 	return Max(last, 0);
 }
 
-/* Is a column of fixed length missing in some rows, whose other columns lie elsewhere then? */
-static bool
-is_often_null(Relation table, AttrNumber attno)
-{
-	HeapTuple	tuple;
-	bool		result;
-
-	if (TupleDescAttr(RelationGetDescr(table), attno - 1)->attnotnull)
-		return false;
-	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(RelationGetRelid(table)), Int16GetDatum(attno),
-							BoolGetDatum(false));
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	result = ((Form_pg_statistic) GETSTRUCT(tuple))->stanullfrac > 0;
-	ReleaseSysCache(tuple);
-	return result;
-}
-
 /* What we pass on the way to this column of rows. */
 static double
 our_way(Relation table, AttrNumber to)
 {
 	double		way = 0;
 
-	for (AttrNumber attno = 1; attno < to; attno++)
-	{
-		if (TupleDescAttr(RelationGetDescr(table), attno - 1)->attlen < 0)
-			way += REACH_COST_VARIABLE;
-		else if (way > 0 || is_often_null(table, attno))
-			way += REACH_COST_FIXED;
-	}
+	for (int i = 0; i < to - 1; i++)
+		way += TupleDescAttr(RelationGetDescr(table), i)->attlen < 0 ? REACH_COST_VARIABLE : REACH_COST_FIXED;
 	return way;
 }
 
