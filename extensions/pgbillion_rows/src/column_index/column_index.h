@@ -203,6 +203,7 @@ StaticAssertDecl(INDEX_MAX_KEYS <= 32, "a bit for each column");
 /* estimate.c */
 extern bool column_index_is_ours(const IndexOptInfo *info);
 extern bool column_index_usable(Relation index);
-extern void column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *estimate);
+extern void column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index_blocks,
+								  ColumnEstimate *estimate);
 
 #endif							/* PGBILLION_COLUMN_INDEX_H */

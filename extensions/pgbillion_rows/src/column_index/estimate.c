@@ -58,16 +58,16 @@ count_stale(const DirectoryEntry *entry, int nblocks)
 	return n;
 }
 
-/* The columns that have tables of hashes in a segment, as bits; none if it is replaced. */
+/* The columns that have tables of hashes in a segment, as bits; none if it is replaced. The index has as many blocks. */
 static uint32
-hashed_columns(const Directory *directory, uint32 segment, const DirectoryEntry *entry)
+hashed_columns(const Directory *directory, BlockNumber index_blocks, uint32 segment, const DirectoryEntry *entry)
 {
 	uint32		hashed = 0;
 	Buffer		buffer;
 	DataPage   *data;
 
 	if (directory->version <= STORE_VERSION_WITHOUT_HASHES ||
-		entry->first_page >= RelationGetNumberOfBlocks(directory->index))
+		entry->first_page >= index_blocks)
 		return 0;
 	buffer = ReadBuffer(directory->index, entry->first_page);
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
@@ -98,7 +98,7 @@ hashed_columns(const Directory *directory, uint32 segment, const DirectoryEntry 
 #define SEGMENTS_OPENED 2
 
 void
-column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *estimate)
+column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index_blocks, ColumnEstimate *estimate)
 {
 	Directory	directory;
 	uint32		segments;
@@ -127,7 +127,7 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *e
 		/* all of them, as far as they are opened */
 		if (nencoded % (SEGMENTS_LOOKED_AT / SEGMENTS_OPENED) == 0)
 		{
-			uint32		hashed = hashed_columns(&directory, segment, &entry);
+			uint32		hashed = hashed_columns(&directory, index_blocks, segment, &entry);
 
 			estimate->hashed = nencoded == 0 ? hashed : estimate->hashed & hashed;
 		}

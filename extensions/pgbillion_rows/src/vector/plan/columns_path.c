@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/sysattr.h"
 #include "access/table.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodeFuncs.h"
@@ -129,21 +130,34 @@ describe_table(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info)
 	return result;
 }
 
+/* Add the attributes of a table that an expression has, with what an index has of it as columns; 0: one that no index has. */
+static Bitmapset *
+add_attributes(RelOptInfo *rel, const IndexOptInfo *info, Bitmapset *attnos, void *expr)
+{
+	Bitmapset  *found = NULL;
+	int			member = -1;
+
+	if (info->indexprs != NIL)
+		expr = linitial(with_index_columns(rel, info, list_make1(expr)));
+	pull_varattnos(expr, rel->relid, &found);
+	while ((member = bms_next_member(found, member)) >= 0)
+		attnos = bms_add_member(attnos, Max(member + FirstLowInvalidHeapAttributeNumber, 0));
+	bms_free(found);
+
+	return attnos;
+}
+
 /* The attributes of a table that a scan which reads an index needs for its filter and these expressions. */
 static Bitmapset *
 needed_attributes(RelOptInfo *rel, const IndexOptInfo *info, List *exprs)
 {
 	Bitmapset  *attnos = NULL;
-	List	   *all = list_copy(exprs);
 	ListCell   *lc;
 
+	foreach(lc, exprs)
+		attnos = add_attributes(rel, info, attnos, lfirst(lc));
 	foreach(lc, rel->baserestrictinfo)
-		all = lappend(all, lfirst_node(RestrictInfo, lc)->clause);
-	foreach(lc, pull_var_clause((Node *) with_index_columns(rel, info, all), PVC_RECURSE_AGGREGATES))
-	{
-		if (lfirst_node(Var, lc)->varno == rel->relid)
-			attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
-	}
+		attnos = add_attributes(rel, info, attnos, lfirst_node(RestrictInfo, lc)->clause);
 
 	return attnos;
 }
@@ -224,7 +238,7 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 		index = index_open(info->indexoid, NoLock);
 		known->usable = column_index_usable(index);
 		if (known->usable)
-			column_index_estimate(index, rel->pages, &known->estimate);
+			column_index_estimate(index, rel->pages, info->pages, &known->estimate);
 		index_close(index, NoLock);
 	}
 	return known->usable ? &known->estimate : NULL;

@@ -217,6 +217,7 @@ bool
 join_chain_try_longer(const JoinChain *chain, const JoinStep *step, JoinChain *longer)
 {
 	*longer = *chain;
+	longer->indexed_for = NULL;
 	add_step(longer, step);
 	return longer->natts <= MAX_ATTRIBUTES;
 }

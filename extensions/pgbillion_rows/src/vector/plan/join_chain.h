@@ -22,6 +22,14 @@
  * ALL. Each of them is joined on its own, by a chain that has the same steps in
  * terms of its columns, and `joined` is what an Append of PostgreSQL's has of it.
  */
+/* Which columnar index a chain reads. */
+typedef struct ChainIndex
+{
+	Oid			index;			/* or InvalidOid */
+	List	   *late;			/* columns that it lacks, which are fetched
+								 * for the rows of the joins */
+} ChainIndex;
+
 struct JoinChain
 {
 	PlannerInfo *root;			/* of the query that the table is one of */
@@ -61,6 +69,12 @@ struct JoinChain
 	double		place;			/* of its pages where those are */
 	Cost		own;			/* of inner sides and their tables */
 	Cost		shared;			/* of rows that are joined */
+
+	/* which index it reads for a target, or NULL, and what it costs then */
+	const PathTarget *indexed_for;
+	ChainIndex	index;
+	Cost		index_pages;
+	Cost		index_row;
 };
 
 extern JoinChain *join_chain_begin(PlannerInfo *root, RelOptInfo *table);

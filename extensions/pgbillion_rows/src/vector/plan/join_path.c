@@ -216,35 +216,38 @@ exprs_of_joins(JoinChain *chain)
 	return exprs;
 }
 
-/* Which columnar index a chain reads. */
-typedef struct ChainIndex
+/*
+ * Choose the index that a chain reads, and what pages and rows of the table cost
+ * then. It is asked for one process and for several.
+ */
+static void
+choose_index(PlannerInfo *root, JoinChain *chain, const PathTarget *target)
 {
-	Oid			index;			/* or InvalidOid */
-	List	   *late;			/* columns that it lacks, which are fetched
-								 * for the rows of the joins */
-} ChainIndex;
-
-/* Choose the index that a chain reads, and what pages and rows of the table cost then. */
-static ChainIndex
-choose_index(PlannerInfo *root, JoinChain *chain, PathTarget *target, Cost *pages, Cost *row)
-{
-	ChainIndex	result = {InvalidOid, NIL};
 	List	   *exprs;
+	Cost	   *pages = &chain->index_pages;
+	Cost	   *row = &chain->index_row;
 
+	if (chain->indexed_for == target)
+		return;
+	chain->indexed_for = target;
+	chain->index = (ChainIndex)
+	{
+		InvalidOid, NIL
+	};
+	join_chain_scan_cost(chain, pages, row);
 	if (!chain->has_column_index)
-		return result;
+		return;
 	exprs = exprs_of_joins(chain);
-	result.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), chain->wait, pages, row);
+	chain->index.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), chain->wait, pages, row);
 
 	/*
 	 * without joins, a branch of a UNION ALL has no rows for which columns
 	 * could be fetched
 	 */
-	if (!OidIsValid(result.index) && chain->nsteps > 0)
-		result.index = vector_choose_late_index(root, chain->table, exprs, target->exprs,
-												join_chain_rows_fetched(root, chain->table, chain->joined),
-												chain->wait, pages, row, &result.late);
-	return result;
+	if (!OidIsValid(chain->index.index) && chain->nsteps > 0)
+		chain->index.index = vector_choose_late_index(root, chain->table, exprs, target->exprs,
+													  join_chain_rows_fetched(root, chain->table, chain->joined),
+													  chain->wait, pages, row, &chain->index.late);
 }
 
 /*
@@ -258,8 +261,10 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 	Cost		row;
 	Cost		spared = 0;
 
-	join_chain_scan_cost(chain, &pages, &row);
-	*index = choose_index(root, chain, target, &pages, &row);
+	choose_index(root, chain, target);
+	*index = chain->index;
+	pages = chain->index_pages;
+	row = chain->index_row;
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
