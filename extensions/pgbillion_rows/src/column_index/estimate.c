@@ -58,7 +58,10 @@ count_stale(const DirectoryEntry *entry, int nblocks)
 	return n;
 }
 
-/* The columns that have tables of hashes in a segment, as bits; none if it is replaced. The index has as many blocks. */
+/*
+ * The columns that have tables of hashes in a segment, as bits; none if it is
+ * replaced. The index has index_blocks blocks.
+ */
 static uint32
 hashed_columns(const Directory *directory, BlockNumber index_blocks, uint32 segment, const DirectoryEntry *entry)
 {

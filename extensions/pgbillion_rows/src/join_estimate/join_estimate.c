@@ -401,12 +401,18 @@ shares_of_keys(PlannerInfo *root, KeyStatistics *statistics, VariableStatData *l
 	}
 	others = end - first;
 	unknown = kept->nkeys - others;
-	for (int i = 0; i < statistics->common.nvalues; i++)
+	for (int i = 0; i < statistics->common.nvalues && kept->nkeys > 0; i++)
 	{
-		int			place = count_below(statistics, kept, statistics->common.values[i], false);
+		Datum		value = statistics->common.values[i];
+		int			place;
 		int			n = 0;
 
-		while (place + n < kept->nkeys && compare_values(statistics, kept->keys[place + n], statistics->common.values[i]) == 0)
+		/* most are neither among them nor between them */
+		if (compare_values(statistics, value, kept->keys[0]) < 0 ||
+			compare_values(statistics, value, kept->keys[kept->nkeys - 1]) > 0)
+			continue;
+		place = count_below(statistics, kept, value, false);
+		while (place + n < kept->nkeys && compare_values(statistics, kept->keys[place + n], value) == 0)
 			n++;
 		shares.known += n * statistics->common.numbers[i];
 		if (place >= first && place < end)

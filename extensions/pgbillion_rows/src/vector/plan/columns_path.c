@@ -130,7 +130,10 @@ describe_table(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info)
 	return result;
 }
 
-/* Add the attributes of a table that an expression has, with what an index has of it as columns; 0: one that no index has. */
+/*
+ * Add the attributes of a table that an expression has, with what an index has
+ * of it as columns; 0 is one that no index has.
+ */
 static Bitmapset *
 add_attributes(RelOptInfo *rel, const IndexOptInfo *info, Bitmapset *attnos, void *expr)
 {

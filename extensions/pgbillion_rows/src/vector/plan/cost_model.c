@@ -218,7 +218,10 @@ vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows)
 	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
 }
 
-/* What a row of the heap that is in memory takes beyond that: wide ones are fetched from far memory in several pieces. */
+/*
+ * What a row of the heap that is in memory takes beyond that: wide ones are
+ * fetched from far memory in several pieces.
+ */
 Cost
 vector_wait_cost(PlannerInfo *root, RelOptInfo *rel)
 {

@@ -238,7 +238,8 @@ choose_index(PlannerInfo *root, JoinChain *chain, const PathTarget *target)
 	if (!chain->has_column_index)
 		return;
 	exprs = exprs_of_joins(chain);
-	chain->index.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), chain->wait, pages, row);
+	chain->index.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs),
+													chain->wait, pages, row);
 
 	/*
 	 * without joins, a branch of a UNION ALL has no rows for which columns
