@@ -151,7 +151,8 @@ ROWS = (
     " ON s.k = b.k AND s.w > b.id % 50 JOIN other o ON o.few = b.few",
     "SELECT b.few, string_agg(s.name, ',' ORDER BY b.id, s.w) FROM big b JOIN side s USING (k) GROUP BY 1",
     "SELECT b.id FROM big b WHERE EXISTS (SELECT FROM side s WHERE s.k = b.k AND s.w % 3 = 0) ORDER BY 1",
-    "SELECT b.id, b.few FROM big b WHERE NOT EXISTS (SELECT FROM side s WHERE s.k = b.k) ORDER BY 1",
+    "SELECT b.id, b.few FROM big b WHERE NOT EXISTS (SELECT FROM side s WHERE s.k = b.k AND s.w > b.id % 50)"
+    " ORDER BY 1",
     "SELECT b.id, s.w, e.k FROM big b JOIN side s USING (k) FULL JOIN empty e ON e.k = s.w",
 )
 
