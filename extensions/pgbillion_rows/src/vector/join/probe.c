@@ -644,8 +644,9 @@ leaves_none_of(const VectorJoin *last, const VectorJoin *join)
 
 /*
  * Which table is to be built before another one: one that may leave nothing,
- * and of these one that costs less. That depends on nothing but the plan, so
- * that processes which run inner sides together come to them in one order.
+ * and of these one that costs less, or is expected to have fewer rows. That
+ * depends on nothing but the plan, so that processes which run inner sides
+ * together come to them in one order.
  */
 static bool
 is_before(const VectorJoin *one, const VectorJoin *other)

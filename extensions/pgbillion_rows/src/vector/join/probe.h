@@ -41,7 +41,7 @@ struct VectorJoin
 	Source		source;
 	JoinType	type;
 	bool		reversed;
-	int			cost;			/* of the table */
+	double		cost;			/* of the table, over how likely it is empty */
 	Source	   *below;			/* of the rows of the input */
 	Batch	   *input;
 	VectorFilter *filter;		/* of what is below, or NULL */
