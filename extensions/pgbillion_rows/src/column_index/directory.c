@@ -272,6 +272,47 @@ directory_read(Directory *directory, uint32 segment, DirectoryEntry *entry)
 	return entry->first_page != 0;
 }
 
+/*
+ * Note how the entries of the first segments are, before they are read. False
+ * if they are in several pages, or in one whose changes are not logged.
+ */
+bool
+directory_note_moment(Directory *directory, uint32 segments, DirectoryMoment *moment)
+{
+	BlockNumber block;
+	Buffer		buffer;
+
+	if (segments > (uint32) entries_per_page(directory) || !RelationNeedsWAL(directory->index))
+		return false;
+	block = find_directory(directory, 0);
+	if (block == 0)
+		return false;
+	buffer = lock_directory(directory, block, BUFFER_LOCK_SHARE);
+	moment->locator = directory->index->rd_locator;
+	moment->block = block;
+	moment->buffer = buffer;
+	moment->lsn = BufferGetLSNAtomic(buffer);
+	UnlockReleaseBuffer(buffer);
+
+	return true;
+}
+
+/* Are the entries still as they were? False as well if their page is not in the same buffer. */
+bool
+directory_is_unchanged(Relation index, const DirectoryMoment *moment)
+{
+	XLogRecPtr	lsn;
+
+	if (!RelFileLocatorEquals(index->rd_locator, moment->locator) ||
+		!ReadRecentBuffer(moment->locator, MAIN_FORKNUM, moment->block, moment->buffer))
+		return false;
+	/* pages change by what is logged, and their LSN with them */
+	lsn = BufferGetLSNAtomic(moment->buffer);
+	ReleaseBuffer(moment->buffer);
+
+	return lsn == moment->lsn && RelationNeedsWAL(index);
+}
+
 /* Would marking these blocks change anything?  The page is locked. */
 static bool
 marks_are_new(Directory *directory, DirectoryPage *page, uint32 segment, const uint8 *blocks)

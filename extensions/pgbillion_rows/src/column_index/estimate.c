@@ -92,20 +92,31 @@ hashed_columns(const Directory *directory, BlockNumber index_blocks, uint32 segm
 	return hashed;
 }
 
+/* ---- guesses ---- */
+
+/* What was found of an index, while its directory is as it was; in the slot of its OID. */
+typedef struct KnownEstimate
+{
+	Oid			index;			/* InvalidOid: nothing is known */
+	BlockNumber heap_blocks;
+	DirectoryMoment moment;
+	ColumnEstimate estimate;
+} KnownEstimate;
+
+static KnownEstimate known_estimates[256];
+
 /*
- * Guess how much of a table an index covers, from up to SEGMENTS_LOOKED_AT
- * segments that are spread over the table, and of which columns values are
- * found, from a few of these.  The caller has locked the index.
+ * Up to how many segments of a table, spread over it, are looked at, and of how
+ * many of these the first page.
  */
 #define SEGMENTS_LOOKED_AT 16
 #define SEGMENTS_OPENED 2
 
-void
-column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index_blocks, ColumnEstimate *estimate)
+static void
+look_at_segments(Directory *directory, BlockNumber heap_blocks, uint32 segments, BlockNumber index_blocks,
+				 ColumnEstimate *estimate)
 {
-	Directory	directory;
-	uint32		segments;
-	uint32		step;
+	uint32		step = Max(segments / SEGMENTS_LOOKED_AT, 1);
 	double		blocks = 0;
 	double		valid = 0;
 	double		encoded = 0;
@@ -113,24 +124,20 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index
 	int			nencoded = 0;
 
 	estimate->hashed = 0;
-	directory_open(&directory, index);
-	estimate->segment_blocks = directory.segment_blocks;
-	segments = heap_blocks / directory.segment_blocks + (heap_blocks % directory.segment_blocks != 0);
-	step = Max(segments / SEGMENTS_LOOKED_AT, 1);
 	for (uint32 segment = 0; segment < segments; segment += step)
 	{
-		int			nblocks = Min((BlockNumber) directory.segment_blocks,
-								  heap_blocks - segment * directory.segment_blocks);
+		int			nblocks = Min((BlockNumber) directory->segment_blocks,
+								  heap_blocks - segment * directory->segment_blocks);
 		DirectoryEntry entry;
 
 		blocks += nblocks;
-		if (!directory_read(&directory, segment, &entry))
+		if (!directory_read(directory, segment, &entry))
 			continue;
 		encoded += nblocks;
 		/* all of them, as far as they are opened */
 		if (nencoded % (SEGMENTS_LOOKED_AT / SEGMENTS_OPENED) == 0)
 		{
-			uint32		hashed = hashed_columns(&directory, index_blocks, segment, &entry);
+			uint32		hashed = hashed_columns(directory, index_blocks, segment, &entry);
 
 			estimate->hashed = nencoded == 0 ? hashed : estimate->hashed & hashed;
 		}
@@ -140,4 +147,37 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index
 	}
 	estimate->valid_share = blocks > 0 ? valid / blocks : 0;
 	estimate->pages_per_block = encoded > 0 ? pages / encoded : 0;
+}
+
+/*
+ * Guess how much of a table an index covers, and of which columns values are
+ * found. The caller has locked the index, which has index_blocks blocks. While
+ * nothing changes in the index, what was found the last time is the answer.
+ */
+void
+column_index_estimate(Relation index, BlockNumber heap_blocks, BlockNumber index_blocks, ColumnEstimate *estimate)
+{
+	KnownEstimate *known = &known_estimates[RelationGetRelid(index) % lengthof(known_estimates)];
+	Directory	directory;
+	uint32		segments;
+	bool		lasts;
+
+	if (known->index == RelationGetRelid(index) && known->heap_blocks == heap_blocks &&
+		directory_is_unchanged(index, &known->moment))
+	{
+		*estimate = known->estimate;
+		return;
+	}
+	known->index = InvalidOid;
+	directory_open(&directory, index);
+	estimate->segment_blocks = directory.segment_blocks;
+	segments = heap_blocks / directory.segment_blocks + (heap_blocks % directory.segment_blocks != 0);
+	lasts = directory_note_moment(&directory, segments, &known->moment);
+	look_at_segments(&directory, heap_blocks, segments, index_blocks, estimate);
+	if (lasts)
+	{
+		known->heap_blocks = heap_blocks;
+		known->estimate = *estimate;
+		known->index = RelationGetRelid(index);
+	}
 }

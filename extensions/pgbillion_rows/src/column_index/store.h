@@ -286,6 +286,15 @@ typedef struct Directory
 	Buffer		meta_buffer;	/* the same of the metapage */
 } Directory;
 
+/* The directory page of an index's first segments, as it was at some time. */
+typedef struct DirectoryMoment
+{
+	RelFileLocator locator;
+	BlockNumber block;
+	Buffer		buffer;			/* that it was in, not pinned */
+	XLogRecPtr	lsn;
+} DirectoryMoment;
+
 /* A run of pages. */
 typedef struct Extent
 {
@@ -303,6 +312,8 @@ typedef struct Extents
 extern void directory_create(Relation index, ForkNumber forknum, int segment_blocks, int ncolumns);
 extern void directory_open(Directory *directory, Relation index);
 extern bool directory_read(Directory *directory, uint32 segment, DirectoryEntry *entry);
+extern bool directory_note_moment(Directory *directory, uint32 segments, DirectoryMoment *moment);
+extern bool directory_is_unchanged(Relation index, const DirectoryMoment *moment);
 extern void directory_mark_block(Directory *directory, BlockNumber block);
 extern void directory_mark_blocks(Directory *directory, uint32 segment, const uint8 *blocks);
 extern uint32 directory_begin(Directory *directory, uint32 segment);
