@@ -89,7 +89,9 @@ def test_generated(sorts: Connection, tell: Callable[[str], None], counted: Coun
         where = chance.choice(("", "", " WHERE few < 20", " WHERE id < 0", " WHERE id % 3 = 0"))
         having = chance.choice(("", "", " HAVING count(*) > 2"))
         query = f"SELECT {', '.join([*shown, *aggregates])} FROM r{where} GROUP BY {clause}{having}"
-        sorts.execute(f"SET work_mem = '{chance.choice(('64kB', '1MB', '64MB', '64MB'))}'".encode())
+        hashes = chance.choice(("on", "off", "off"))
+        memory = chance.choice(("64kB", "1MB", "64MB", "64MB"))
+        sorts.execute(f"SET work_mem = '{memory}'; SET enable_hashagg = {hashes}".encode())
         ours += is_sorted(sorts, query)
         try:
             check(sorts, query)
@@ -156,3 +158,43 @@ def test_chosen_by_cost(sorts: Connection) -> None:
     assert is_sorted(sorts, "SELECT few, day, big, count(*) FROM r GROUP BY few, day, big")
     sorts.execute("SET pgbillion_rows.vector_sort = off")
     assert not is_sorted(sorts, "SELECT few, day, big, count(*) FROM r GROUP BY few, day, big")
+
+
+def test_in_place_of_a_hash_table(sorts: Connection) -> None:
+    """Where that has many groups, which numbers tell apart, and no row of an answer depends on the order of rows."""
+    sorts.execute(
+        "CREATE TABLE m AS SELECT hashint4(i % 30000) AS k, hashint8(i)::bigint % 1000 AS v, i % 7 AS few,"
+        " (i % 30000)::numeric AS n, 'word ' || i % 30000 AS word FROM generate_series(1, 60000) i; ANALYZE m"
+    )
+    sorts.execute("SET pgbillion_rows.vector_sort = on; SET enable_hashagg = on; SET work_mem = '64MB'")
+    for query, ours in (
+        ("SELECT k, count(*), sum(v), max(word) FROM m GROUP BY k", True),
+        ("SELECT k, few, sum(v) FROM m GROUP BY k, few HAVING count(*) > 0", True),
+        ("SELECT k FROM m GROUP BY k", True),
+        (
+            "SELECT o.x, (SELECT count(*) FROM (SELECT k FROM m WHERE v <> o.x GROUP BY k) g)"
+            " FROM (VALUES (1), (2)) o(x)",
+            True,
+        ),
+        ("SELECT few, count(*) FROM m GROUP BY few", False),
+        # the first key leaves too many rows to be compared
+        ("SELECT few, k, sum(v) FROM m GROUP BY few, k", False),
+        ("SELECT word, count(*) FROM m GROUP BY word", False),
+        # 1.0 and 1 are one group, which shows the first of them
+        ("SELECT n, count(*) FROM m GROUP BY n", False),
+        ("SELECT k, n, count(*) FROM m GROUP BY k, n", False),
+        ("SELECT k, array_agg(v) FROM m GROUP BY k", False),
+        ("SELECT k, sum(v::float8) FROM m GROUP BY k", False),
+        ("SELECT k, random() < 2, count(*) FROM m GROUP BY k, random() < 2", True),
+    ):
+        assert is_sorted(sorts, query) is ours, plans.text(sorts, query)
+        check(sorts, query)
+    many = "SELECT k, count(*), sum(v) FROM m GROUP BY k"
+    # rows that do not fit into memory are sorted in files
+    sorts.execute("SET work_mem = '64kB'; SET hash_mem_multiplier = 1000")
+    check(sorts, many)
+    sorts.execute("RESET hash_mem_multiplier; SET work_mem = '64MB'; SET pgbillion_rows.vector_sort = off")
+    assert not is_sorted(sorts, many)
+    # vectors find groups faster than either
+    sorts.execute("SET pgbillion_rows.vector_sort = on; SET pgbillion_rows.vector_aggregate = on")
+    assert not is_sorted(sorts, many)

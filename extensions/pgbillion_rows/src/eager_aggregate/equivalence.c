@@ -13,7 +13,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/nbtree.h"
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
@@ -35,11 +34,11 @@
 #include "utils/regproc.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
-#include "utils/typcache.h"
 
 #include "compat.h"
 #include "eager_aggregate/eager_aggregate.h"
 #include "planner/group_estimate.h"
+#include "planner/planner.h"
 
 /* ---- what may fail ---- */
 
@@ -422,28 +421,18 @@ find_table(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partial, RelOpt
 
 /*
  * Make the SortGroupClause for a column. Its equality must be that of the
- * bytes: a value stands for all that are equal to it, whatever function is
- * applied above. The operator class tells, as it does for deduplication in
- * B-tree indexes.
+ * bytes: a value stands for all that are equal to it.
  */
 static const char *
 group_column(Var *var, Index ref, SortGroupClause **clause)
 {
-	TypeCacheEntry *type = lookup_type_cache(var->vartype, TYPECACHE_BTREE_OPFAMILY);
-	Oid			equal_image = InvalidOid;
 	Oid			sort_operator;
 	Oid			equality;
 	bool		hashable;
 
 	if (var->varattno <= 0)
 		return "a system column or whole row is needed above";
-	if (OidIsValid(type->btree_opf))
-		equal_image = get_opfamily_proc(type->btree_opf, type->btree_opintype, type->btree_opintype,
-										BTEQUALIMAGE_PROC);
-	if (!OidIsValid(equal_image) ||
-		!DatumGetBool(OidFunctionCall1Coll(equal_image, var->varcollid, ObjectIdGetDatum(type->btree_opintype))) ||
-	/* without a length, blanks at the end are kept, and not compared */
-		(getBaseType(var->vartype) == BPCHAROID && var->vartypmod < 0))
+	if (!planner_equal_is_same(var->vartype, var->vartypmod, var->varcollid))
 		return "a column to group by has equal values that can be told apart";
 
 	get_sort_group_operators(var->vartype, false, true, false, &sort_operator, &equality, NULL, &hashable);

@@ -11,7 +11,7 @@
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
- *	repeatable.c	whether a subquery gives the same result each time
+ *	repeatable.c	whether a subquery gives the same result each time, and equal values are the same
  *	planner_memo.c	what is found out and asked for again; see planner_memo.h
  *	reasons.c		why a query is planned as it is
  *	explain_as.c	pgbillion_rows.explain_as(): the plan of a query of another role
@@ -98,6 +98,7 @@ extern bool planner_function_shows_storage(Oid function);
 extern bool planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan);
 extern void planner_set_remembered(bool (*remembered) (PlannerInfo *root, SubPlan *subplan));
 extern bool planner_is_remembered(PlannerInfo *root, SubPlan *subplan);
+extern bool planner_equal_is_same(Oid type, int32 typmod, Oid collation);
 
 /* ---- reasons.c ---- */
 

@@ -2,20 +2,25 @@
  *
  * repeatable.c
  *	  Does a subquery of a statement give the same result for the same
- *	  parameters, whenever and however often it is executed?
+ *	  parameters, whenever and however often it is executed? Are values that
+ *	  are equal the same?
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/nbtree.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "planner/planner.h"
 
@@ -133,4 +138,25 @@ bool
 planner_is_remembered(PlannerInfo *root, SubPlan *subplan)
 {
 	return is_remembered != NULL && is_remembered(root, subplan);
+}
+
+/*
+ * Are values of a type that are equal the same, bit by bit? Then one stands for
+ * all that are equal to it, whatever function is applied to it. The operator
+ * class tells, as it does for deduplication in B-tree indexes.
+ */
+bool
+planner_equal_is_same(Oid type, int32 typmod, Oid collation)
+{
+	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
+	Oid			function = InvalidOid;
+
+	/* without a length, blanks at the end are kept, and not compared */
+	if (getBaseType(type) == BPCHAROID && typmod < 0)
+		return false;
+	if (OidIsValid(entry->btree_opf))
+		function = get_opfamily_proc(entry->btree_opf, entry->btree_opintype, entry->btree_opintype, BTEQUALIMAGE_PROC);
+
+	return OidIsValid(function) &&
+		DatumGetBool(OidFunctionCall1Coll(function, collation, ObjectIdGetDatum(entry->btree_opintype)));
 }

@@ -4,8 +4,9 @@
  *	  When rows are sorted by VectorSort, what that costs, and the plan.
  *
  * It is offered where PostgreSQL sorts the result of a query for ORDER BY
- * without LIMIT, and the rows that it groups by their order. The path stands
- * above PostgreSQL's path of its Sort, from which the plan takes the order.
+ * without LIMIT, and the rows that it groups by their order, or by a hash table
+ * of many groups. The path stands above PostgreSQL's path of its Sort, from
+ * which the plan takes the order.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,6 +20,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/tlist.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -43,6 +45,17 @@
  * it is, where each column is read and written here. Measured.
  */
 #define MAX_COLUMNS 24
+
+/*
+ * Sorting rows by numbers in place of a hash table of groups: what it takes
+ * compared with PostgreSQL's sort, what it takes with the groups of what the
+ * hash table does, at most, and which share of the groups the first key must
+ * tell apart. Measured for 3,000 to 1,000,000 rows with one and three rows a
+ * group: 1.1 to 4 times as fast.
+ */
+#define UNHASHED_SORT_FACTOR 0.25
+#define UNHASHED_GAIN 0.95
+#define UNHASHED_SHARE 0.25
 
 static int	vector_sort = PLAN_ON;
 
@@ -299,6 +312,98 @@ offer_grouped(PlannerInfo *root, RelOptInfo *rel)
 		add_path(rel, lfirst(lc));
 }
 
+/*
+ * May rows be sorted for these groups? The answer must be the same in any order
+ * of rows, and the numbers of the first key must tell most groups apart.
+ */
+static bool
+may_sort_groups(PlannerInfo *root, const AggPath *hashed)
+{
+	EquivalenceClass *first;
+	Node	   *first_key;
+	ListCell   *lc;
+
+	if (root->group_pathkeys == NIL || !grouping_is_sortable(hashed->groupClause) ||
+		!may_sort(root, hashed->subpath->pathtarget) || vector_may_depend_on_order(root, hashed->path.pathtarget))
+		return false;
+	foreach(lc, get_sortgrouplist_exprs(hashed->groupClause, root->processed_tlist))
+	{
+		Node	   *key = lfirst(lc);
+
+		/* else an answer has whichever comes first */
+		if (!planner_equal_is_same(exprType(key), exprTypmod(key), exprCollation(key)))
+			return false;
+	}
+	first = linitial_node(PathKey, root->group_pathkeys)->pk_eclass;
+	if (first->ec_members == NIL)
+		return false;
+	first_key = (Node *) linitial_node(EquivalenceMember, first->ec_members)->em_expr;
+	/* strings may begin alike */
+	if (!get_typbyval(exprType(first_key)) ||
+		!sort_key_has_number(exprType(first_key), linitial_node(PathKey, root->group_pathkeys)->pk_opfamily, first->ec_collation))
+		return false;
+
+	return list_length(root->group_pathkeys) == 1 ||
+		estimate_num_groups(root, list_make1(first_key), hashed->subpath->rows, NULL, NULL) >= UNHASHED_SHARE * hashed->numGroups;
+}
+
+/* What our sort by numbers takes, beyond its input. */
+static Cost
+numbers_cost(Path *sort, Path *input)
+{
+	Path	   *core = linitial(castNode(CustomPath, sort)->custom_paths);
+
+	return UNHASHED_SORT_FACTOR * Max(core->total_cost - input->total_cost, 0) + STARTUP_COST;
+}
+
+/*
+ * Offer our sort where PostgreSQL finds groups in a hash table, and no path is
+ * cheaper: of many groups, that waits for memory with each row. By PostgreSQL's
+ * costs its own sort is always dearer, so that there is no path of it; what the
+ * groups cost is scaled by what both take.
+ */
+static void
+offer_unhashed(PlannerInfo *root, RelOptInfo *rel)
+{
+	AggPath    *hashed = NULL;
+	AggPath    *sorted;
+	Path	   *input;
+	Path	   *sort;
+	Cost		core;
+	Cost		own;
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (hashed == NULL || path->total_cost < hashed->path.total_cost)
+			hashed = (AggPath *) path;
+	}
+	if (hashed == NULL || !IsA(hashed, AggPath) || hashed->aggstrategy != AGG_HASHED ||
+		hashed->aggsplit != AGGSPLIT_SIMPLE || !may_sort_groups(root, hashed))
+		return;
+	input = hashed->subpath;
+	sort = sort_of(root, input->parent, input, root->group_pathkeys);
+	if (sort == NULL)
+		return;
+	sorted = makeNode(AggPath);
+	*sorted = *hashed;
+	sorted->aggstrategy = AGG_SORTED;
+	sorted->subpath = sort;
+	sorted->path.pathkeys = sort->pathkeys;
+#if PG_VERSION_NUM >= 180000
+	sorted->path.disabled_nodes = sort->disabled_nodes;
+#endif
+	core = cached_aggregate_cost(root, hashed);
+	own = cached_aggregate_cost(root, sorted) + numbers_cost(sort, input);
+	if (vector_sort != PLAN_FORCE && own > UNHASHED_GAIN * core)
+		return;
+	sorted->path.total_cost -= (1 - Min(own / core, UNHASHED_GAIN)) * (hashed->path.total_cost - input->total_cost);
+	sorted->path.startup_cost = Min(sorted->path.startup_cost, sorted->path.total_cost);
+	add_path(rel, &sorted->path);
+}
+
 static void
 offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
 {
@@ -306,7 +411,10 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (stage == UPPERREL_ORDERED)
 		offer_ordered(root, input_rel, rel);
 	else if (stage == UPPERREL_GROUP_AGG)
+	{
 		offer_grouped(root, rel);
+		offer_unhashed(root, rel);
+	}
 }
 
 /* The node above PostgreSQL's Sort. */

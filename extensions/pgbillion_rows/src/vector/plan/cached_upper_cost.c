@@ -110,8 +110,8 @@ groups_cost(const PathTarget *target, AggStrategy strategy, double rows, double 
 }
 
 /* An Agg node of PostgreSQL's, without what is below it. */
-static Cost
-aggregate_cost(PlannerInfo *root, const AggPath *agg)
+Cost
+cached_aggregate_cost(PlannerInfo *root, const AggPath *agg)
 {
 	return groups_cost(agg->path.pathtarget, agg->aggstrategy, likely_rows(root, agg->subpath), agg->numGroups);
 }
@@ -256,7 +256,7 @@ cached_upper_cost(PlannerInfo *root, Path *path, PathCost cost)
 	switch (nodeTag(path))
 	{
 		case T_AggPath:
-			return cost(root, ((AggPath *) path)->subpath) + aggregate_cost(root, (AggPath *) path);
+			return cost(root, ((AggPath *) path)->subpath) + cached_aggregate_cost(root, (AggPath *) path);
 		case T_GroupingSetsPath:
 			return cost(root, ((GroupingSetsPath *) path)->subpath) +
 				grouping_sets_cost(root, (GroupingSetsPath *) path);

@@ -411,6 +411,7 @@ extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
 typedef Cost (*PathCost) (PlannerInfo *root, Path *path);
 
 extern Cost cached_upper_cost(PlannerInfo *root, Path *path, PathCost cost);
+extern Cost cached_aggregate_cost(PlannerInfo *root, const AggPath *agg);
 extern Cost cached_once_cost(PlannerInfo *root);
 extern void cached_cost_add_replacing(const CustomPathMethods * methods);
 
