@@ -12,6 +12,7 @@ from psycopg import sql
 from harness.servers import one, until
 from harness.sessions import Running, until_blocked
 from pgbillion.common.connection import Connection
+from pgbillion.rows import plans
 
 pytestmark = pytest.mark.majors
 
@@ -357,6 +358,30 @@ def test_truncated_and_grown_again(conn: Connection, t: str) -> None:
     assert status(conn, "table_blocks") > size
     assert problems(conn) == []
     settle(conn)
+
+
+def test_planning_sees_what_others_change(connect: Connect, conn: Connection, t: str) -> None:
+    """A session remembers what planning has found of an index, until a row of another session is marked in it."""
+    planner = connect(autocommit=True)
+    planner.prepare_threshold = None
+    planner.execute("LOAD 'pgbillion_rows'")
+    size = "SELECT pg_relation_size('t')"
+
+    def reads_columns() -> bool:
+        plan = plans.explain(planner, "SELECT grp, count(*), max(word) FROM t GROUP BY grp")
+        return any("Columns" in node for node in plans.nodes(plan))
+
+    assert [reads_columns() for _ in range(3)] == [True] * 3
+    before = one(conn, size)
+    # a row on each page, where there is room for it: nothing else of the table tells
+    conn.execute("UPDATE t SET grp = grp + 1 WHERE id % 100 = 0")
+    assert one(conn, size) == before
+    assert not reads_columns()
+    conn.execute("VACUUM t")
+    refresh(conn)
+    assert stale(conn) == 0
+    assert one(conn, size) == before
+    assert reads_columns()
 
 
 def test_copy_freeze_twice(conn: Connection) -> None:
