@@ -1,9 +1,10 @@
 """Sorts and window functions compared with PostgreSQL's own.
 
-20 million rows of an integer by chance and two more columns are sorted, in memory and in files, and ten queries with
-window functions run over 2 million rows. The sorted rows are counted by the server, so that nothing is sent. Answers
-are compared once; then both sides run alternating, in an order by chance, by one process; medians count. QUICK=1 is a
-tenth of the rows; SEED=… repeats data and order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
+20 million rows of an integer by chance and two more columns are sorted, in memory and in files; 2 million of them,
+which PostgreSQL reads, are grouped by the integer; and ten queries with window functions run over 2 million rows. The
+sorted rows are counted by the server, so that nothing is sent. Answers are compared once; then both sides run
+alternating, in an order by chance, by one process; medians count. QUICK=1 is a tenth of the rows; SEED=… repeats data
+and order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -56,6 +57,12 @@ SORTS = (
     Query("20 M integers and two more columns", SORT),
     Query("the same in files", SORT, "64MB"),
 )
+# nearly each row is a group of its own
+GROUPS = Query(
+    "as many groups as rows, a tenth of these",
+    f"SELECT count(s) FROM (SELECT k, sum(a) AS s FROM (SELECT k, a FROM numbers WHERE a <= {ROWS // 10} OFFSET 0) n"
+    " GROUP BY k OFFSET 0) g",
+)
 BY_DAY = "PARTITION BY item ORDER BY day"
 BY_QUANTITY = "(PARTITION BY store ORDER BY quantity)"
 WINDOWS = tuple(
@@ -77,6 +84,7 @@ WINDOWS = tuple(
         ),
     )
 )  # fmt: skip
+QUERIES = (*SORTS, GROUPS, *WINDOWS)
 
 
 def measure(conn: Connection, query: Query, side: str) -> tuple[float, list[tuple[Any, ...]]]:
@@ -102,19 +110,18 @@ def main() -> int:
     """Make the tables, run everything on both sides, and report."""
     seed, order = common.seeded()
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
-    queries = (*SORTS, *WINDOWS)
     with common.own_server() as (cluster, _):
         conditions = common.conditions(cluster)
         with cluster.connect() as conn:
             common.say(f"{ROWS:,} rows to be sorted, {ROWS // 10:,} for window functions")
             conn.prepare_threshold = None
             make(conn, order)
-            for query in queries:
+            for query in QUERIES:
                 if measure(conn, query, POSTGRESQL)[1] != measure(conn, query, OURS)[1]:
                     raise RuntimeError(f"{query.name}: {OURS} answers otherwise than {POSTGRESQL}")
             common.say("both sides answer the same")
             for number in range(ROUNDS):
-                todo = [(query, side) for query in queries for side in SIDES]
+                todo = [(query, side) for query in QUERIES for side in SIDES]
                 order.shuffle(todo)
                 for query, side in todo:
                     times[query.name, side].append(measure(conn, query, side)[0])
@@ -126,7 +133,7 @@ def main() -> int:
 def report(times: dict[tuple[str, str], list[float]], seed: int, conditions: dict[str, Any]) -> None:
     """Print the table and the line for programs."""
     median = {key: statistics.median(found) for key, found in times.items()}
-    ratios = {query.name: median[query.name, POSTGRESQL] / median[query.name, OURS] for query in (*SORTS, *WINDOWS)}
+    ratios = {query.name: median[query.name, POSTGRESQL] / median[query.name, OURS] for query in QUERIES}
     common.table(
         f"sorts of {ROWS:,} rows and window functions over {ROWS // 10:,}, ms",
         ("query", *SIDES, "ratio"),
@@ -139,6 +146,7 @@ def report(times: dict[tuple[str, str], list[float]], seed: int, conditions: dic
             "sort_rows_per_s": round(ROWS / median[in_memory, OURS] * 1000),
             "sort_ratio": round(ratios[in_memory], 2),
             "sort_ratio_files": round(ratios[in_files], 2),
+            "group_ratio": round(ratios[GROUPS.name], 2),
             "window_ratio": round(math.exp(statistics.fmean(math.log(ratios[query.name]) for query in WINDOWS)), 2),
             "milliseconds": {f"{name}, {side}": common.spread(found) for (name, side), found in times.items()},
             "rows": ROWS,
