@@ -75,6 +75,11 @@ class Server:
 
 @contextmanager
 def durable_server(installation: Installation, **settings: str) -> Iterator[Server]:
-    with servers.temporary_folder() as state, servers.new_cluster(installation, {**DURABLE, **settings}) as cluster:
+    settings = {**DURABLE, **settings}
+    # nothing in memory is durable, and the commands know
+    with (
+        servers.temporary_folder(lasting=True) as state,
+        servers.new_cluster(installation, settings, lasting=True) as cluster,
+    ):
         (state / "durability").mkdir()
         yield Server(cluster, state)

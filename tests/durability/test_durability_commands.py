@@ -165,7 +165,7 @@ def test_a_slot(server: Server) -> None:
 
 
 def test_a_standby(server: Server) -> None:
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         standby = Cluster(server.cluster.installation, folder / "data", folder / "s")
         make_folder(standby.data, private=True, for_server=True)
         where: list[str | Path] = ["-h", server.cluster.socket_dir, "-p", str(server.cluster.port), "-U", SUPERUSER]
@@ -317,7 +317,7 @@ def test_wal_folders(server: Server, tmp_path: Path) -> None:
         assert error in done.stderr
         assert hint in done.stderr
 
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         (folder / "full").mkdir()
         (folder / "full" / "file").touch()
         (folder / "file").touch()
@@ -336,7 +336,7 @@ def test_wal_folders(server: Server, tmp_path: Path) -> None:
 
 @as_root
 def test_a_wal_folder_too_small(server: Server) -> None:
-    with servers.temporary_folder() as small:
+    with servers.temporary_folder(lasting=True) as small:
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=64m", "none", small], check=False, capture_output=True
         )
@@ -363,7 +363,7 @@ def test_a_wal_folder_too_small(server: Server) -> None:
 @as_root
 def test_a_wal_folder_that_fills_while_it_is_copied(server: Server) -> None:
     """The server is stopped by then; it has to come back as it was."""
-    with servers.temporary_folder() as small:
+    with servers.temporary_folder(lasting=True) as small:
         mounted = subprocess.run(
             ["mount", "-t", "tmpfs", "-o", "size=1g,nr_inodes=3", "none", small], check=False, capture_output=True
         )
@@ -533,7 +533,7 @@ def test_a_window_for_other_commands(server: Server, capfd: pytest.CaptureFixtur
 
 def test_a_linked_pg_wal(installation: Installation) -> None:
     """pg_wal that was a link before is one again."""
-    with durable_server(installation) as server, servers.temporary_folder() as folder:
+    with durable_server(installation) as server, servers.temporary_folder(lasting=True) as folder:
         cluster = server.cluster
         cluster.stop()
         make_folder(folder / "own", private=True, for_server=True)
@@ -557,7 +557,7 @@ def test_a_linked_pg_wal(installation: Installation) -> None:
 
 def test_a_lost_wal(installation: Installation) -> None:
     """What was in memory is gone with it: the settings come back, the trust does not."""
-    with durable_server(installation) as server, servers.temporary_folder() as folder:
+    with durable_server(installation) as server, servers.temporary_folder(lasting=True) as folder:
         before = server.picture()
         server.relax(wal_dir=folder / "wal")
         server.cluster.kill()
@@ -605,7 +605,7 @@ def test_a_server_that_is_down_within_a_window(installation: Installation) -> No
 
 
 def test_the_embedded_server(installation: Installation) -> None:
-    with servers.temporary_folder() as folder, servers.temporary_folder() as elsewhere:
+    with servers.temporary_folder(lasting=True) as folder, servers.temporary_folder(lasting=True) as elsewhere:
         (folder / "postgresql").symlink_to(paths.state_dir() / "postgresql")
         cluster, _ = embedded.start(folder, installation.source)
         server = Server(cluster, folder)
@@ -661,7 +661,7 @@ def test_an_ordinary_users_own_server(installation: Installation) -> None:
     """The whole way as nobody, on a server nobody started with pg_ctl."""
     user = pwd.getpwnam("nobody")
     identity: dict[str, Any] = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         os.chown(folder, user.pw_uid, user.pw_gid)
         env = {"PATH": os.environ["PATH"], "HOME": str(folder), "PGBILLION_STATE": str(folder / "state")}
 

@@ -71,7 +71,7 @@ class Disk:
     @contextmanager
     def after_power_failure(self, cluster: Cluster) -> Iterator[Cluster]:
         """A copy of the cluster as it would be found if the power failed now; not started."""
-        with servers.temporary_folder() as folder:
+        with servers.temporary_folder(lasting=True) as folder:
             copy = Disk(folder)
             subprocess.run(["cp", "--sparse=always", self.image, copy.image], check=True)
             assert copy._mounted()
@@ -89,7 +89,7 @@ class Disk:
 
 @pytest.fixture(scope="module")
 def disk() -> Iterator[Disk]:
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         disk = Disk(folder)
         disk.make()
         try:
@@ -100,7 +100,7 @@ def disk() -> Iterator[Disk]:
 
 @contextmanager
 def server_on(disk: Disk, installation: Installation, **settings: str) -> Iterator[Server]:
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         cluster = Cluster(installation, disk.mount / "data", folder / "s")
         cluster.init({**servers.SETTINGS, **DURABLE, **settings})
         cluster.start()
@@ -165,7 +165,7 @@ def test_what_restore_calls_durable_survives(disk: Disk, server: Server, restart
 
 
 def test_wal_in_memory_comes_back_to_disk(disk: Disk, server: Server) -> None:
-    with servers.temporary_folder() as folder:
+    with servers.temporary_folder(lasting=True) as folder:
         make_folder(folder / "wal", private=True, for_server=True)
         server.relax(wal_dir=folder / "wal")
         load(server)
@@ -233,7 +233,7 @@ def test_power_failure_within_the_window(disk: Disk, server: Server) -> None:
     server.relax()
     load(server)
     subprocess.run(["sync", "-f", disk.mount], check=True)
-    with disk.after_power_failure(server.cluster) as cluster, servers.temporary_folder() as state:
+    with disk.after_power_failure(server.cluster) as cluster, servers.temporary_folder(lasting=True) as state:
         cluster.start()
         failed = Server(cluster, state)
         as_of_another_boot(failed)

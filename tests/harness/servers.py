@@ -82,9 +82,12 @@ def _usable(pg_config: Path) -> bool:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """A folder that the server's user can reach (pytest's are closed to others), its path short enough for a socket."""
-    path = Path(tempfile.mkdtemp(prefix="pgb"))
+def temporary_folder(lasting: bool = False) -> Iterator[Path]:
+    """A folder that the server's user can reach (pytest's are closed to others), its path short enough for a socket.
+
+    Lasting is what the machine has after a restart, too: `make test` keeps the others in memory if it may.
+    """
+    path = Path(tempfile.mkdtemp(prefix="pgb", dir="/var/tmp" if lasting else None))
     path.chmod(0o755)
     try:
         yield path
@@ -109,9 +112,11 @@ def copied_installation(installation: Installation, *left_out: str) -> Iterator[
 
 
 @contextmanager
-def new_cluster(where: Installation, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+def new_cluster(
+    where: Installation, settings: Mapping[str, str] | None = None, lasting: bool = False
+) -> Iterator[Cluster]:
     """A running cluster of its own, whose template1 has the extensions; gone afterwards."""
-    with temporary_folder() as folder:
+    with temporary_folder(lasting) as folder:
         cluster = Cluster(where, folder / "data", folder / "s", 5432)
         cluster.init({**SETTINGS, **(settings or {})})
         cluster.start()
