@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 # begins the name of a test's property that is a number to be added up
@@ -22,6 +22,14 @@ def amount(variable: str, usual: int, least: int = 1) -> int:
 def every() -> int:
     """Return 1 for all of a row of steps, or 5 for each fifth of them at a scale of 0.2."""
     return max(1, round(1 / SCALE))
+
+
+def some(values: Iterable[T]) -> list[T]:
+    """Return all values of a test that takes long for each, or at a smaller scale every third one.
+
+    PGBILLION_TEST_TURN, a number, says which ones: run after run, all have their turn.
+    """
+    return list(values)[int(os.environ.get("PGBILLION_TEST_TURN") or 0) % 3 :: 3] if every() > 1 else list(values)
 
 
 def share(steps: Sequence[T]) -> Sequence[T]:

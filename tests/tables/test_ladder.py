@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
+from harness.amount import some
 from harness.command_line import expected, failed
 from harness.disk import fill
 from harness.ladders import Climber, climber, need_filesystem
@@ -75,7 +76,7 @@ def test_files_in_tablespaces(one: Climber) -> None:
 
 
 @pytest.mark.majors
-@pytest.mark.parametrize("kind", [*MARKED, None], ids=str)
+@pytest.mark.parametrize("kind", some([*MARKED, None]), ids=str)
 def test_rungs_are_created_measured_and_verified(one: Climber, kind: Kind | None, tmp_path: Path) -> None:
     where = options(kind, one)
     found = one.json("run", "--to", "2k", *where, "--jobs", "2", "--sample-interval", "0.5")
@@ -178,7 +179,7 @@ def complete(one: Climber) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "number"),
-    [(Kind.EXT4, signal.SIGINT), (Kind.EXT4, signal.SIGTERM), (None, signal.SIGINT), (None, signal.SIGHUP)],
+    some([(Kind.EXT4, signal.SIGINT), (Kind.EXT4, signal.SIGTERM), (None, signal.SIGINT), (None, signal.SIGHUP)]),
     ids=str,
 )
 def test_interrupted(one: Climber, kind: Kind | None, number: signal.Signals) -> None:
@@ -312,7 +313,7 @@ def test_somebody_uses_the_file_system(one: Climber, monkeypatch: pytest.MonkeyP
     one.nothing_left()
 
 
-@pytest.mark.parametrize("kind", MARKED)
+@pytest.mark.parametrize("kind", some(MARKED))
 def test_a_disk_that_is_full_can_be_made_larger(one: Climber, kind: Kind) -> None:
     where = options(kind, one)
     one.run("run", "--to", "1000", *where, "--size", "1G")

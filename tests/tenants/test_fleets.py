@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from harness import needs, schemas, servers
+from harness.amount import some
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from harness.unknown_to_pg_dump import UNKNOWN_TO_PG_DUMP
@@ -119,7 +121,7 @@ ODD = ['a"b', "a\nb", "..", "../x", "a/b", "$(touch x)", "%s %I {0}", "\\;DROP T
 
 @pytest.mark.quick
 @pytest.mark.majors
-@pytest.mark.parametrize("extension", ["both", "source", "target", "none"])
+@pytest.mark.parametrize("extension", some(["both", "source", "target", "none"]))
 def test_all_tenants_are_the_same_elsewhere(cli: CommandLine, extension: str) -> None:
     shops, others = [f"shop_{number}" for number in range(6)], ODD
     with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
@@ -275,8 +277,7 @@ def test_an_export_goes_on_where_it_was_interrupted(cli: CommandLine, sent: sign
         assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
 
 
-@pytest.mark.parametrize("method", ["bulk", "sql"])
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(("method", "sent"), some(itertools.product(("bulk", "sql"), (signal.SIGINT, signal.SIGKILL))))
 def test_an_import_goes_on_where_it_was_interrupted(cli: CommandLine, method: str, sent: signal.Signals) -> None:
     """Each tenant is there as a whole or not at all."""
     directory = cli.state / "all"
