@@ -37,7 +37,8 @@ in_memory() {
     [ "$kind" = tmpfs ] && [ -w /dev/shm ] && [ "$free" -ge 8000000 ] && [ "${available:-0}" -ge 12000000 ]
 }
 if [ -z "${TMPDIR:-}" ] && in_memory; then
-    TMPDIR=$(mktemp -d /dev/shm/pgbillion-test.XXXXXX)
+    # short, because paths of sockets may have 107 bytes
+    TMPDIR=$(mktemp -d /dev/shm/tXXXX)
     trap 'rm -rf "$TMPDIR"' EXIT
     # servers run as another user if this is root
     chmod 1777 "$TMPDIR"
