@@ -26,8 +26,13 @@
  * Where it rarely does, it passes calls through to the plan, and looks again
  * later.
  *
+ * Where most calls pass other values, there is little to find. If the results
+ * of all values can be computed at once, as those of a subquery that aggregates
+ * the rows of a key, that is done when calls have cost several times as much.
+ *
  *	memoize_plan.c	finds the subqueries of a statement, and puts the node above their plans
  *	memoize_scan.c	executes it
+ *	grouped.c		the results for all values at once
  *
  *-------------------------------------------------------------------------
  */
@@ -35,23 +40,40 @@
 #define PGBILLION_MEMOIZE_H
 
 #include "nodes/extensible.h"
+#include "nodes/pathnodes.h"
+#include "nodes/plannodes.h"
 
-/* What the plan hands to the executor in custom_private, each an Integer. */
+/* What the plan hands to the executor in custom_private. */
 typedef enum MemoizePrivate
 {
-	/* Does the caller read one row only (EXISTS)? */
+	/* Integer: does the caller read one row only (EXISTS)? */
 	MEMOIZE_ONE_ROW,
 
 	/*
-	 * After how many calls it is decided whether remembering pays; 0: it is
-	 * not asked
+	 * Integer: after how many calls it is decided whether remembering pays;
+	 * 0: it is not asked
 	 */
-	MEMOIZE_DECISION_CALLS
+	MEMOIZE_DECISION_CALLS,
+
+	/* Float: what a call costs that executes the plan */
+	MEMOIZE_CALL_COST,
+
+	/* Query: memoize_grouped_query(), or NULL */
+	MEMOIZE_GROUPED
 } MemoizePrivate;
 
 /* ---- memoize_plan.c ---- */
 
 extern void memoize_init(void);
+
+/* ---- grouped.c ---- */
+
+/* Takes the values of a key and the result for it; false: no more are wanted. */
+typedef bool (*MemoizeReceive) (void *arg, const Datum *values, const bool *nulls);
+
+extern Query *memoize_grouped_query(PlannerInfo *root, SubPlan *subplan);
+extern PlannedStmt *memoize_plan_grouped(Query *query, EState *estate);
+extern bool memoize_execute_grouped(PlannedStmt *plan, EState *estate, MemoizeReceive receive_row, void *arg);
 
 /* ---- memoize_scan.c ---- */
 

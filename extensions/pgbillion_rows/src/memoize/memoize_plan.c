@@ -100,7 +100,7 @@ key_of(SubPlan *subplan)
  * computes once before it begins belongs to the topmost node.
  */
 static Plan *
-memoize(Plan *plan, SubPlan *subplan)
+memoize(PlannerGlobal *glob, Plan *plan, SubPlan *subplan)
 {
 	CustomScan *cscan = makeNode(CustomScan);
 
@@ -123,8 +123,10 @@ memoize(Plan *plan, SubPlan *subplan)
 	cscan->scan.plan.targetlist = copyObject(plan->targetlist);
 	cscan->custom_scan_tlist = copyObject(plan->targetlist);
 	cscan->custom_exprs = key_of(subplan);
-	cscan->custom_private = list_make2(makeInteger(subplan->subLinkType == EXISTS_SUBLINK),
-									   makeInteger(decision_calls(plan->total_cost)));
+	cscan->custom_private = list_make4(makeInteger(subplan->subLinkType == EXISTS_SUBLINK),
+									   makeInteger(decision_calls(plan->total_cost)),
+									   makeFloat(psprintf("%.9g", plan->total_cost)),
+									   memoize_grouped_query(list_nth(glob->subroots, subplan->plan_id - 1), subplan));
 	cscan->methods = &memoize_scan_methods;
 
 	return &cscan->scan.plan;
@@ -167,7 +169,7 @@ memoize_subplans(Node *node, void *context)
 		 */
 		if (!(IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &memoize_scan_methods) &&
 			may_remember(glob, subplan, plan))
-			lfirst(place) = memoize(plan, subplan);
+			lfirst(place) = memoize(glob, plan, subplan);
 	}
 	return expression_tree_walker(node, memoize_subplans, context);
 }
@@ -184,7 +186,8 @@ memoize_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.memoize_subqueries",
 							 "Whether correlated subqueries remember their results.",
-							 "With \"force\", all that may, also those that cost next to nothing, and they never stop.",
+							 "With \"force\", all that may, also those that cost next to nothing, and they never stop; "
+							 "results for all values are computed at once before the first call, if they can be.",
 							 &memoize_subqueries, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_add_offer(memoize_query);

@@ -15,10 +15,17 @@
  * take hash_mem at most: the ones that were not used for the longest time make
  * room.
  *
+ * Where the results for all values can be computed at once (grouped.c), that is
+ * done once the calls that executed the plan have cost several times as much:
+ * whatever calls follow, little is lost. From then on a value without an entry
+ * is one of which the subquery finds no row. All these, and NULL, which equals
+ * nothing, have one entry: that of a key whose values are all NULL.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
@@ -50,6 +57,21 @@
  */
 #define LEAST_PASSTHROUGH_FACTOR 16
 #define MOST_PASSTHROUGH_FACTOR 1024
+
+/*
+ * What the calls have cost, in the planner's units, before it is asked what the
+ * results for all values cost: planning that takes half a millisecond.
+ */
+#define GROUPED_LEAST_SPENT 10000.0
+
+/*
+ * Calls have to cost this many times as much. If none follows, that part of the
+ * time was in vain; if as many follow again, nothing was.
+ */
+#define GROUPED_FACTOR 8.0
+
+/* Memory that a group's entry takes at least, with its row and what allocating adds. */
+#define GROUPED_ENTRY_BYTES 160
 
 /*
  * What was kept for one combination of values, or, of a MemoState, the one that
@@ -114,6 +136,15 @@ typedef struct MemoState
 	Size		size;			/* of all entries */
 	Size		limit;
 
+	Query	   *grouped;		/* results for all values, or NULL: no longer */
+	PlannedStmt *grouped_plan;	/* of it, once it was asked for */
+	Cost		call_cost;
+	double		grouped_calls;	/* that execute the plan before it is looked
+								 * at next */
+	TupleTableSlot *grouped_slot;	/* for its rows */
+	bool		all_known;		/* has every value of which there are rows an
+								 * entry? */
+
 	uint64		decision_calls; /* 0: everything is remembered */
 	uint64		calls;			/* since the last decision */
 	uint64		calls_found;
@@ -125,6 +156,7 @@ typedef struct MemoState
 	uint64		misses;
 	uint64		evictions;
 	uint64		passed;
+	uint64		groups;
 	Size		peak;
 } MemoState;
 
@@ -165,29 +197,57 @@ entries_match(const MemoState *state, const MemoEntry *a, const MemoEntry *b)
 	return true;
 }
 
-/* Take the values that the caller has set. Values that must be detoasted take memory of the current context. */
+/* A value in the one way to fill the rest of a Datum: functions differ in that, and values are compared as they are. */
+static Datum
+same_datum(const MemoKey *key, Datum value)
+{
+	if (!key->typbyval)
+		return value;
+	switch (key->typlen)
+	{
+		case sizeof(char):
+			return UInt8GetDatum((uint8) value);
+		case sizeof(int16):
+			return Int16GetDatum((int16) value);
+		case sizeof(int32):
+			return Int32GetDatum((int32) value);
+		default:
+			return value;
+	}
+}
+
+/* Look for a value of the key next. Values that must be detoasted take memory of the current context. */
+static void
+set_key(MemoState *state, int i, Datum value, bool isnull)
+{
+	MemoEntry  *probe = state->probe;
+	const MemoKey *key = &state->keys[i];
+
+	if (i == 0)
+		probe->hash = 0;
+	probe->values[i] = isnull ? (Datum) 0 : same_datum(key, value);
+	ENTRY_NULLS(probe, state->nkeys)[i] = isnull;
+	probe->hash = pg_rotate_left32(probe->hash, 1);
+	if (!isnull)
+		probe->hash ^= datum_image_hash(probe->values[i], key->typbyval, key->typlen);
+	if (i == state->nkeys - 1)
+		probe->hash = murmurhash32(probe->hash);
+}
+
+/* Take the values that the caller has set. */
 static void
 read_key(MemoState *state)
 {
 	const ParamExecData *params = state->css.ss.ps.state->es_param_exec_vals;
-	MemoEntry  *probe = state->probe;
-	bool	   *nulls = ENTRY_NULLS(probe, state->nkeys);
-	uint32		hash = 0;
 
 	for (int i = 0; i < state->nkeys; i++)
 	{
-		const MemoKey *key = &state->keys[i];
-		const ParamExecData *param = &params[key->paramid];
+		const ParamExecData *param = &params[state->keys[i].paramid];
 
 		/* the caller sets these itself: they are no results of an InitPlan */
 		Assert(param->execPlan == NULL);
-		probe->values[i] = param->value;
-		nulls[i] = param->isnull;
-		hash = pg_rotate_left32(hash, 1);
-		if (!param->isnull)
-			hash ^= datum_image_hash(param->value, key->typbyval, key->typlen);
+		set_key(state, i, param->value, param->isnull);
 	}
-	probe->hash = murmurhash32(hash);
 }
 
 /* ---- entries ---- */
@@ -222,6 +282,7 @@ forget_all(MemoState *state)
 	dlist_init(&state->used);
 	state->size = 0;
 	state->entry = NULL;
+	state->all_known = false;
 }
 
 /* Count what an entry takes more, and make room: all other entries go before this one. Is there room for it? */
@@ -238,6 +299,7 @@ grow_entry(MemoState *state, MemoEntry *entry, Size more)
 			return false;
 		forget_entry(state, oldest);
 		state->evictions++;
+		state->all_known = false;
 	}
 	state->peak = Max(state->peak, state->size);
 	return true;
@@ -306,6 +368,98 @@ keep_row(MemoState *state, TupleTableSlot *slot)
 		entry->complete = true;
 }
 
+/* ---- the results for all values ---- */
+
+/* Keep the result of a group, unless it is known; false: there is no room for more. */
+static bool
+keep_group(void *arg, const Datum *values, const bool *nulls)
+{
+	MemoState  *state = arg;
+	TupleTableSlot *slot = state->grouped_slot;
+
+	for (int i = 0; i < state->nkeys; i++)
+	{
+		/* NULL equals nothing */
+		if (nulls[i])
+			return true;
+		set_key(state, i, values[i], false);
+	}
+	if (memo_lookup(state->table, state->probe) != NULL)
+		return true;
+	ExecClearTuple(slot);
+	slot->tts_values[0] = values[state->nkeys];
+	slot->tts_isnull[0] = nulls[state->nkeys];
+	ExecStoreVirtualTuple(slot);
+	/* what was kept must not make room for it */
+	if (state->size + GROUPED_ENTRY_BYTES > state->limit)
+		return false;
+	state->all_known = true;
+	state->entry = add_entry(state);
+	if (state->entry != NULL)
+		keep_row(state, slot);
+	if (state->entry == NULL)
+		return false;
+	state->entry->complete = true;
+	state->entry = NULL;
+	state->groups++;
+	return state->all_known;
+}
+
+/* Plan the query for all values, if it may be executed here. */
+static void
+plan_grouped(MemoState *state)
+{
+	EState	   *estate = state->css.ss.ps.state;
+	MemoryContext old;
+	Plan	   *plan;
+
+	/*
+	 * rows that were changed by others are looked at one by one; other values
+	 * of the outer query may change
+	 */
+	if (IsInParallelMode() || estate->es_epq_active != NULL || !bms_is_empty(state->others))
+	{
+		state->grouped = NULL;
+		return;
+	}
+	old = MemoryContextSwitchTo(estate->es_query_cxt);
+	state->grouped_plan = memoize_plan_grouped(state->grouped, estate);
+	MemoryContextSwitchTo(old);
+	plan = state->grouped_plan->planTree;
+	if (plan->plan_rows * GROUPED_ENTRY_BYTES > state->limit)
+		state->grouped = NULL;
+	else if (state->decision_calls > 0)
+		state->grouped_calls = Max(state->grouped_calls, GROUPED_FACTOR * plan->total_cost / state->call_cost);
+}
+
+/* The plan has been executed often: look whether the results for all values cost less, and get them if they do. */
+static void
+consider_grouped(MemoState *state)
+{
+	EState	   *estate = state->css.ss.ps.state;
+	MemoryContext old;
+	bool		complete;
+
+	if (state->grouped_plan == NULL)
+		plan_grouped(state);
+	if (state->grouped == NULL || state->misses + state->passed < state->grouped_calls)
+		return;
+	state->grouped = NULL;
+	old = MemoryContextSwitchTo(estate->es_query_cxt);
+	complete = memoize_execute_grouped(state->grouped_plan, estate, keep_group, state);
+	MemoryContextSwitchTo(old);
+	/* an error has come as it was being kept */
+	if (state->entry != NULL)
+		forget_entry(state, state->entry);
+	state->entry = NULL;
+	state->all_known = complete;
+	if (complete)
+	{
+		state->to_pass = 0;
+		state->decision_calls = 0;
+	}
+}
+
 /* ---- execution ---- */
 
 /*
@@ -354,6 +508,12 @@ begin_memoize(CustomScanState *css, EState *estate, int eflags)
 	}
 	state->one_row = intVal(list_nth(cscan->custom_private, MEMOIZE_ONE_ROW)) != 0;
 	state->decision_calls = intVal(list_nth(cscan->custom_private, MEMOIZE_DECISION_CALLS));
+	state->grouped = list_nth(cscan->custom_private, MEMOIZE_GROUPED);
+	state->call_cost = floatVal(list_nth(cscan->custom_private, MEMOIZE_CALL_COST));
+	if (state->decision_calls > 0)
+		state->grouped_calls = GROUPED_LEAST_SPENT / Max(state->call_cost, 1);
+	if (state->grouped != NULL)
+		state->grouped_slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(state->plan), &TTSOpsVirtual);
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "MemoizeSubPlan", ALLOCSET_DEFAULT_SIZES);
 	state->limit = get_hash_memory_limit();
 	state->passthrough_factor = LEAST_PASSTHROUGH_FACTOR;
@@ -387,18 +547,26 @@ begin_call(MemoState *state)
 	MemoryContext old;
 	MemoSlot   *found;
 
+	if (state->table == NULL)
+		state->table = memo_create(state->context, 64, state);
+	if (state->grouped != NULL && state->misses + state->passed >= state->grouped_calls)
+		consider_grouped(state);
 	if (state->to_pass > 0)
 	{
 		state->to_pass--;
 		state->passed++;
 		return MEMO_PASS;
 	}
-	if (state->table == NULL)
-		state->table = memo_create(state->context, 64, state);
 	ResetExprContext(econtext);
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	read_key(state);
 	found = memo_lookup(state->table, state->probe);
+	if (found == NULL && state->all_known)
+	{
+		for (int i = 0; i < state->nkeys; i++)
+			set_key(state, i, (Datum) 0, true);
+		found = memo_lookup(state->table, state->probe);
+	}
 	MemoryContextSwitchTo(old);
 
 	state->calls++;
@@ -513,6 +681,8 @@ explain_memoize(CustomScanState *css, List *ancestors, ExplainState *es)
 	ExplainPropertyUInteger("Cache Misses", NULL, state->misses, es);
 	ExplainPropertyUInteger("Cache Evictions", NULL, state->evictions, es);
 	ExplainPropertyUInteger("Passed Through", NULL, state->passed, es);
+	if (list_nth(cscan->custom_private, MEMOIZE_GROUPED) != NULL)
+		ExplainPropertyUInteger("Groups Computed at Once", NULL, state->groups, es);
 	ExplainPropertyUInteger("Cache Memory Usage", "kB", (state->peak + 1023) / 1024, es);
 }
 
