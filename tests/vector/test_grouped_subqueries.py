@@ -113,7 +113,6 @@ def test_few_calls_are_left_as_they_are(grouping: Connection) -> None:
         "(SELECT count(i.t) FROM inner_ i WHERE i.k + 1 = o.k AND abs(i.v) <> 7)",
         "(SELECT min(i.v) FROM inner_ i WHERE i.c = o.c)",
         "(SELECT count(*) FROM inner_ i WHERE i.y = o.y)",
-        # the same bits by another type, which need not be the same Datum
         "(SELECT count(*) FROM inner_ i WHERE i.o = o.i::oid)",
         "(SELECT max(b.label) FROM inner_ i, labels b WHERE b.k = i.k AND i.k = o.k AND b.label <> 'l1')",
         "(SELECT max(b.label) FROM inner_ i JOIN labels b ON b.k = i.k WHERE b.k = o.k)",
@@ -129,10 +128,19 @@ def test_every_form(grouping: Connection, subquery: str) -> None:
         grouping.execute("ALTER TABLE labels ADD v integer, ADD id integer; UPDATE labels SET v = k, id = k")
     answer = same(grouping, query)
     assert isinstance(answer, answers.Answer), answer
-    if "array_agg" not in subquery and "FROM (SELECT" not in subquery and "false" not in subquery:
+    # whether strings of blanks are the same is known from some version on
+    if not any(left in subquery for left in ("array_agg", "FROM (SELECT", "false", "i.c")):
         node = node_of(grouping, query)
         assert node[GROUPS] > 100
         assert node["Cache Misses"] <= 1
+
+
+def test_functions_differ_in_how_they_fill_a_datum(grouping: Connection) -> None:
+    """The largest of OIDs from 2^31 on is another Datum than what is read of a table."""
+    grouping.execute("SET LOCAL pgbillion_rows.vector_aggregate = off")
+    query = "SELECT o.id / 2, (SELECT count(*) FROM inner_ i WHERE i.o = max(o.i::oid)) FROM outer_ o GROUP BY 1"
+    same(grouping, query)
+    assert node_of(grouping, query)[GROUPS] == 801
 
 
 @pytest.mark.parametrize(
@@ -226,14 +234,14 @@ def test_errors_of_rows_that_no_call_reads(grouping: Connection) -> None:
 def test_it_can_be_canceled(grouping: Connection) -> None:
     """In a block that goes on, the subtransaction of the groups has ended, too."""
     switch(grouping, "force")
-    grouping.execute("INSERT INTO inner_ (k, v) SELECT i % 800, i FROM generate_series(1, 300000) i")
+    grouping.execute("CREATE TABLE large AS SELECT i % 800 AS k, i AS v FROM generate_series(1, 300000) i")
     grouping.execute("CREATE TABLE noted (what text)")
     block = """
         DO $$
         BEGIN
             BEGIN
                 INSERT INTO noted VALUES ('before');
-                PERFORM (SELECT count(DISTINCT i.v + x.k) FROM inner_ i, labels x WHERE i.k = o.k) FROM outer_ o;
+                PERFORM (SELECT count(DISTINCT i.v + x.k) FROM large i, labels x WHERE i.k = o.k) FROM outer_ o;
             EXCEPTION WHEN query_canceled THEN
                 INSERT INTO noted VALUES ('canceled');
             END;
