@@ -217,6 +217,18 @@ def test_privileges_are_those_of_the_query(grouping: Connection) -> None:
         assert node_of(grouping, query)[GROUPS] == 800
 
 
+def test_a_cursor_keeps_its_privileges(grouping: Connection) -> None:
+    """They were checked when it was opened; its rows are read as another role."""
+    grouping.execute("CREATE ROLE reads_nothing")
+    query = "SELECT o.id, (SELECT count(*) FROM inner_ i WHERE i.k = o.k) FROM outer_ o"
+    switch(grouping, "off")
+    expected = grouping.execute(query.encode()).fetchall()
+    switch(grouping, "force")
+    grouping.execute(f"DECLARE c CURSOR FOR {query}".encode())
+    grouping.execute("SET LOCAL ROLE reads_nothing")
+    assert grouping.execute("FETCH ALL FROM c").fetchall() == expected
+
+
 def test_errors_of_rows_that_no_call_reads(grouping: Connection) -> None:
     """Some row of no outer value fails: calls go on. One that a call reads ends the query."""
     grouping.execute("INSERT INTO inner_ (k, v, n) VALUES (-77, 0, 3)")

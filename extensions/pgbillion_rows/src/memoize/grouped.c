@@ -321,10 +321,16 @@ execute(PlannedStmt *plan, EState *estate, Receiver *receiver)
 	PopActiveSnapshot();
 }
 
-/* May an error be a row's that no call would have read? Then calls go on. */
+/*
+ * May an error be one that no call would have raised: a row's that none would
+ * have read, or for want of the memory of a query, or because a cursor's role
+ * has been changed since its privileges were checked? Then calls go on.
+ */
 static bool
 may_go_on(int sqlerrcode)
 {
+	if (sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
+		return true;
 	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
 	{
 		case ERRCODE_DATA_EXCEPTION:
