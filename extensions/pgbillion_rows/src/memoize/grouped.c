@@ -18,15 +18,16 @@
  *
  * It is made of what the planner has left of the subquery: by then references
  * to the outer query are parameters, and of each is known which value of the
- * key it is. Only what the planner can plan a second time is taken: plain
- * tables, joined by inner joins.
+ * key it is. Only what the planner can plan a second time, with the same rows,
+ * is taken: tables without children, joined by inner joins.
  *
  * Why answers and errors are the same: aggregates do not depend on the order of
- * rows, values of the key that are equal are the same bit by bit, and for a
- * value of which there is no group the subquery itself is executed. The query
- * reads rows that no call would have read; if one of them makes it fail, that
- * ends a subtransaction, and calls go on as before. Functions of users are not
- * called: they could do more than to fail.
+ * rows, except for which of equal values min() and max() show; values of the
+ * key that are equal are the same bit by bit; and for a value of which there is
+ * no group the subquery itself is executed. The query reads rows that no call
+ * would have read; if one of them makes it fail, that ends a subtransaction,
+ * and calls go on as before. Functions of users are not called, as they could
+ * do more than to fail, nor are those whose result may change meanwhile.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +35,8 @@
 
 #include "access/transam.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/makefuncs.h"
@@ -64,10 +67,11 @@ typedef struct Correlation
 								 * compared with */
 } Correlation;
 
+/* May a function do something, or return something else later? */
 static bool
-is_users(Oid function, void *context)
+is_unfit_function(Oid function, void *context)
 {
-	return function >= FirstNormalObjectId;
+	return function >= FirstNormalObjectId || func_volatile(function) != PROVOLATILE_IMMUTABLE;
 }
 
 /* Is there something in an expression for which the query may not be executed, or planned again? */
@@ -77,11 +81,11 @@ is_unfit(Node *node, void *context)
 	if (node == NULL)
 		return false;
 	if (IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, SubLink) || IsA(node, PlaceHolderVar) ||
-		IsA(node, CurrentOfExpr) || (IsA(node, Param) && ((Param *) node)->paramkind != PARAM_EXTERN))
+		IsA(node, CurrentOfExpr) || IsA(node, SQLValueFunction) || IsA(node, CoerceToDomain) || (IsA(node, Param) && ((Param *) node)->paramkind != PARAM_EXTERN))
 		return true;
 	if (IsA(node, Aggref) && aggregate_may_depend_on_order((Aggref *) node))
 		return true;
-	return check_functions_in_node(node, is_users, NULL) || expression_tree_walker(node, is_unfit, context);
+	return check_functions_in_node(node, is_unfit_function, NULL) || expression_tree_walker(node, is_unfit, context);
 }
 
 /* The number of the key that an expression is, or -1. The key's value may have another type of the same bytes. */
@@ -116,8 +120,11 @@ note_key(Correlation *correlation, Node *condition)
 
 	if (!IsA(condition, OpExpr) || list_length(compared->args) != 2)
 		return false;
+	set_opfuncid(compared);
 	type = exprType(linitial(compared->args));
-	if (exprType(lsecond(compared->args)) != type || lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr != compared->opno)
+	/* blanks at the end are not compared */
+	if (getBaseType(type) == BPCHAROID || is_unfit_function(compared->opfuncid, NULL) ||
+		exprType(lsecond(compared->args)) != type || lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr != compared->opno)
 		return false;
 	for (int side = 0; side < 2; side++)
 	{
@@ -128,13 +135,6 @@ note_key(Correlation *correlation, Node *condition)
 			continue;
 		if (correlation->keys[key] != NULL || is_unfit(expr, NULL) || exprCollation(expr) != compared->inputcollid ||
 			!planner_equal_is_same(type, exprTypmod(expr), compared->inputcollid))
-			return false;
-
-		/*
-		 * blanks at the end are not compared, and there are as many of them
-		 * as the length says
-		 */
-		if (getBaseType(type) == BPCHAROID && exprTypmod(list_nth(compared->args, side)) != exprTypmod(expr))
 			return false;
 		correlation->keys[key] = (Expr *) expr;
 		return true;
@@ -154,10 +154,11 @@ take_conditions(Correlation *correlation, Query *query, Node *node)
 		RangeTblEntry *rte = rt_fetch(((RangeTblRef *) node)->rtindex, query->rtable);
 
 		/*
-		 * a table that is joined with itself may have been removed in one
-		 * place only
+		 * children may have been added meanwhile; a table that is joined with
+		 * itself may have been removed in one place only
 		 */
-		if (rte->rtekind != RTE_RELATION || rte->securityQuals != NIL || rte->tablesample != NULL ||
+		if (rte->rtekind != RTE_RELATION || (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW) ||
+			rte->inh || rte->securityQuals != NIL || rte->tablesample != NULL ||
 			list_member_oid(correlation->tables, rte->relid))
 			return false;
 		correlation->tables = lappend_oid(correlation->tables, rte->relid);
@@ -216,6 +217,19 @@ only_aggregates(const Query *query)
 		query->limitCount == NULL && query->rowMarks == NIL && query->setOperations == NULL;
 }
 
+/* Have the planner decide anew whether an aggregate's rows come sorted. */
+static bool
+forget_presorted(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+#if PG_VERSION_NUM >= 160000
+	if (IsA(node, Aggref))
+		((Aggref *) node)->aggpresorted = false;
+#endif
+	return expression_tree_walker(node, forget_presorted, context);
+}
+
 /*
  * The query that returns the values of a subquery's key, in the order of its
  * parameters, and its result for each, or NULL: there is none. root is the
@@ -250,6 +264,7 @@ memoize_grouped_query(PlannerInfo *root, SubPlan *subplan)
 		llast_node(TargetEntry, target)->ressortgroupref = i + 1;
 	}
 	linitial_node(TargetEntry, query->targetList)->resno = nkeys + 1;
+	(void) forget_presorted((Node *) query->targetList, NULL);
 	query->targetList = list_concat(target, query->targetList);
 	query->jointree->quals = (Node *) make_ands_explicit(correlation.conditions);
 	query->hasSubLinks = false;
@@ -291,14 +306,18 @@ receive_end(DestReceiver *self)
 {
 }
 
-/* Plan it as part of what is being executed: with its parameters, and without workers of its own. */
+/*
+ * Plan it, without workers of its own, in the current memory context. What
+ * parameters of a generic plan are is not looked at: what is computed of them
+ * might fail.
+ */
 PlannedStmt *
 memoize_plan_grouped(Query *query, EState *estate)
 {
 	PlannedStmt *plan;
 
 	PushActiveSnapshot(estate->es_snapshot);
-	plan = planner(copyObject(query), estate->es_sourceText, 0, estate->es_param_list_info, NULL);
+	plan = planner(copyObject(query), estate->es_sourceText, 0, NULL, NULL);
 	PopActiveSnapshot();
 
 	return plan;
@@ -322,24 +341,18 @@ execute(PlannedStmt *plan, EState *estate, Receiver *receiver)
 }
 
 /*
- * May an error be one that no call would have raised: a row's that none would
- * have read, or for want of the memory of a query, or because a cursor's role
- * has been changed since its privileges were checked? Then calls go on.
+ * May calls go on after an error? If it is theirs, too, they will raise it. It
+ * need not be: a row's that none would have read, or for want of a query's
+ * memory, or because the role of a cursor has changed since its privileges were
+ * checked.
  */
 static bool
 may_go_on(int sqlerrcode)
 {
-	if (sqlerrcode == ERRCODE_INSUFFICIENT_PRIVILEGE)
-		return true;
-	switch (ERRCODE_TO_CATEGORY(sqlerrcode))
-	{
-		case ERRCODE_DATA_EXCEPTION:
-		case ERRCODE_PROGRAM_LIMIT_EXCEEDED:
-		case ERRCODE_INSUFFICIENT_RESOURCES:
-			return true;
-		default:
-			return false;
-	}
+	int			category = ERRCODE_TO_CATEGORY(sqlerrcode);
+
+	/* it is canceled, or the transaction cannot commit */
+	return category != ERRCODE_OPERATOR_INTERVENTION && category != ERRCODE_TRANSACTION_ROLLBACK;
 }
 
 /*

@@ -138,6 +138,7 @@ typedef struct MemoState
 
 	Query	   *grouped;		/* results for all values, or NULL: no longer */
 	PlannedStmt *grouped_plan;	/* of it, once it was asked for */
+	MemoryContext grouped_context;	/* where it is planned and executed */
 	Cost		call_cost;
 	double		grouped_calls;	/* that execute the plan before it is looked
 								 * at next */
@@ -405,7 +406,32 @@ keep_group(void *arg, const Datum *values, const bool *nulls)
 	return state->all_known;
 }
 
-/* Plan the query for all values, if it may be executed here. */
+/* May the query for all values be executed? */
+static bool
+may_execute_grouped(const MemoState *state)
+{
+	/*
+	 * a subtransaction cannot begin in parallel mode, and a conflict with
+	 * recovery would end the session in it; rows that were changed by others
+	 * are looked at one by one; more locks of a serializable transaction fail
+	 * more often; other values of the outer query may change
+	 */
+	return !IsInParallelMode() && !RecoveryInProgress() && !IsolationIsSerializable() &&
+		state->css.ss.ps.state->es_epq_active == NULL && bms_is_empty(state->others);
+}
+
+/* The results for all values are asked for no longer. */
+static void
+give_up_grouped(MemoState *state)
+{
+	state->grouped = NULL;
+	state->grouped_plan = NULL;
+	if (state->grouped_context != NULL)
+		MemoryContextDelete(state->grouped_context);
+	state->grouped_context = NULL;
+}
+
+/* Plan the query for all values. */
 static void
 plan_grouped(MemoState *state)
 {
@@ -413,41 +439,38 @@ plan_grouped(MemoState *state)
 	MemoryContext old;
 	Plan	   *plan;
 
-	/*
-	 * rows that were changed by others are looked at one by one; other values
-	 * of the outer query may change
-	 */
-	if (IsInParallelMode() || estate->es_epq_active != NULL || !bms_is_empty(state->others))
-	{
-		state->grouped = NULL;
-		return;
-	}
-	old = MemoryContextSwitchTo(estate->es_query_cxt);
+	state->grouped_context = AllocSetContextCreate(estate->es_query_cxt, "MemoizeSubPlan groups", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(state->grouped_context);
 	state->grouped_plan = memoize_plan_grouped(state->grouped, estate);
 	MemoryContextSwitchTo(old);
 	plan = state->grouped_plan->planTree;
 	if (plan->plan_rows * GROUPED_ENTRY_BYTES > state->limit)
-		state->grouped = NULL;
+		give_up_grouped(state);
 	else if (state->decision_calls > 0)
-		state->grouped_calls = Max(state->grouped_calls, GROUPED_FACTOR * plan->total_cost / state->call_cost);
+		state->grouped_calls = Max(state->grouped_calls, GROUPED_FACTOR * plan->total_cost / Max(state->call_cost, 1));
 }
 
 /* The plan has been executed often: look whether the results for all values cost less, and get them if they do. */
 static void
 consider_grouped(MemoState *state)
 {
-	EState	   *estate = state->css.ss.ps.state;
 	MemoryContext old;
 	bool		complete;
 
+	if (!may_execute_grouped(state))
+	{
+		give_up_grouped(state);
+		return;
+	}
 	if (state->grouped_plan == NULL)
 		plan_grouped(state);
 	if (state->grouped == NULL || state->misses + state->passed < state->grouped_calls)
 		return;
-	state->grouped = NULL;
-	old = MemoryContextSwitchTo(estate->es_query_cxt);
-	complete = memoize_execute_grouped(state->grouped_plan, estate, keep_group, state);
+	old = MemoryContextSwitchTo(state->grouped_context);
+	complete = memoize_execute_grouped(state->grouped_plan, state->css.ss.ps.state, keep_group, state);
 	MemoryContextSwitchTo(old);
+	ExecClearTuple(state->grouped_slot);
+	give_up_grouped(state);
 	/* an error has come as it was being kept */
 	if (state->entry != NULL)
 		forget_entry(state, state->entry);

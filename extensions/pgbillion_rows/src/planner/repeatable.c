@@ -151,6 +151,9 @@ planner_equal_is_same(Oid type, int32 typmod, Oid collation)
 	TypeCacheEntry *entry = lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY);
 	Oid			function = InvalidOid;
 
+	/* which one it is must be known */
+	if (type_is_collatable(type) && !OidIsValid(collation))
+		return false;
 	/* without a length, blanks at the end are kept, and not compared */
 	if (getBaseType(type) == BPCHAROID && typmod < 0)
 		return false;
