@@ -102,7 +102,7 @@ class Climber:
 
 @contextmanager
 def climber(installation: Installation) -> Iterator[Climber]:
-    with servers.temporary_folder() as state:
+    with servers.temporary_folder(lasting=True) as state:
         link_installation(state)
         one = Climber(installation, state)
         try:
