@@ -81,7 +81,8 @@ is_unfit(Node *node, void *context)
 	if (node == NULL)
 		return false;
 	if (IsA(node, SubPlan) || IsA(node, AlternativeSubPlan) || IsA(node, SubLink) || IsA(node, PlaceHolderVar) ||
-		IsA(node, CurrentOfExpr) || IsA(node, SQLValueFunction) || IsA(node, CoerceToDomain) || (IsA(node, Param) && ((Param *) node)->paramkind != PARAM_EXTERN))
+		IsA(node, CurrentOfExpr) || IsA(node, SQLValueFunction) || IsA(node, CoerceToDomain) ||
+		(IsA(node, Param) && ((Param *) node)->paramkind != PARAM_EXTERN))
 		return true;
 	if (IsA(node, Aggref) && aggregate_may_depend_on_order((Aggref *) node))
 		return true;
