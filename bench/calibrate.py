@@ -5,7 +5,11 @@ all in cache. From their differences follow nanoseconds per row, and from these 
 extensions/pgbillion_rows/src, in the units that these use.
 Our way by one process and by two is compared by the time that passes: what a second process takes to be of use, and
 WORKER_SETUP_FACTOR, follow from tables of several sizes. Then every probe is planned as ever: where the slower plan is
-chosen, that is said. ROWS=… is another number of rows, QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another
+chosen, that is said. At last come queries by chance over the same tables with indexes (bench/generated_plans.py), and
+what explain_vector() estimates of their plans beside what they take: "calibration" is what part is right to a factor of
+3, once multiplied by what makes it right for their median on this machine.
+
+ROWS=… is another number of rows, QUICK=1 a tenth, SEED=… repeats the order and the queries, PG_CONFIG=… names another
 PostgreSQL.
 """
 
@@ -25,6 +29,7 @@ os.environ["CLOCK"] = "cpu"
 
 import common
 import contest
+import generated_plans
 from contest import Query, Side
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate, plans
@@ -341,6 +346,11 @@ def main() -> int:
             conditions = common.conditions(cluster)
             contest.configure(conn, {**contest.SESSION, "work_mem": "512MB"})
             measure(conn, found, order)
+        with target.connect() as conn, search_path.restored(conn):
+            generated_plans.index(conn)
+        with aggregate.session(target) as conn, search_path.restored(conn):
+            contest.configure(conn, {**contest.SESSION, "work_mem": "512MB"})
+            plans_by_chance = generated_plans.measure(conn, ROWS, seed)
     wrong = [probe for probe in found if probe.wrong]
     common.table(
         f"{ROWS:,} rows, CPU time, of two processes the time that passes, medians of {ROUNDS}",
@@ -360,9 +370,11 @@ def main() -> int:
     )
     numbers = {name: round(value, 3) for name, value in constants(found).items()}
     common.table("what the constants would be here", ("constant", "value"), [[k, str(v)] for k, v in numbers.items()])
+    generated_plans.table(plans_by_chance)
     common.result(
         {
             "benchmark": "calibrate",
+            "calibration": generated_plans.calibration(plans_by_chance),
             "choices": len(found),
             "wrong_choices": [probe.key for probe in wrong],
             "constants": numbers,

@@ -94,7 +94,8 @@ def explain(conn: Connection, query: Query) -> str:
     return "\n".join(line for (line,) in rows)
 
 
-def _clock(conn: Connection) -> Callable[[], float]:
+def clock(conn: Connection) -> Callable[[], float]:
+    """What tells the seconds that have passed, or that the session's process has run, by CLOCK."""
     if CLOCK == "wall":
         return time.perf_counter
     # nanoseconds on a CPU core, and two more numbers
@@ -120,14 +121,14 @@ def check(conn: Connection, query: Query, sides: Sequence[Side], processes: int)
 
 def alternate(conn: Connection, result: Result, sides: Sequence[Side], number: int) -> None:
     """Run a query once by each side that has a plan of its own, in turn from one end or the other."""
-    clock = _clock(conn)
+    now = clock(conn)
     for side in sides if number % 2 == 0 else list(reversed(sides)):
         if side != POSTGRESQL and result.same(side):
             continue
         prepare(conn, side, result.processes)
-        start = clock()
+        start = now()
         conn.execute(result.query.sql.encode())
-        result.times[side.name].append(clock() - start)
+        result.times[side.name].append(now() - start)
 
 
 def measure(

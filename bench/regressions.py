@@ -16,9 +16,7 @@ below, with all plans.
 
 from __future__ import annotations
 
-import itertools
 import os
-import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +29,7 @@ os.environ["LIMIT"] = os.environ.get("LIMIT") or "10"
 
 import common
 import contest
+import estimates
 import star_queries
 import tpcds
 from contest import POSTGRESQL, Query, Result, Side
@@ -44,27 +43,6 @@ SEED = int(os.environ.get("SEED") or 0)
 ROUNDS = common.sized(2, 2, 1)
 AGAIN = common.sized(7, 7, 1)
 BOUND = 0.9
-FACTOR = 3  # within which costs are to be proportional to times
-LEAST_SECONDS = 0.001
-
-# PostgreSQL's plans, while the library is on
-_NO_FEATURES = {
-    contest.ENABLE: "on",
-    **{
-        f"pgbillion_rows.{feature}": "off"
-        for feature in (
-            "eager_aggregate",
-            "estimate_joins",
-            "memoize_subqueries",
-            "replace_nested_loops",
-            "vector_aggregate",
-            "vector_join",
-            "vector_scan",
-            "vector_sort",
-            "vector_window",
-        )
-    },
-}
 
 
 @dataclass
@@ -75,7 +53,7 @@ class Found:
     unfinished: list[str] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)  # of plans, as PostgreSQL estimates
     milliseconds: dict[str, float] = field(default_factory=dict)  # of plans, as pgbillion estimates
-    planning: dict[str, float] = field(default_factory=dict)  # seconds
+    before: dict[str, float] = field(default_factory=dict)  # seconds until a plan is executed
 
     def ratio(self, side: Side) -> float | None:
         """How many times as fast as PostgreSQL; 0 if it does not finish, None if PostgreSQL does not."""
@@ -88,27 +66,13 @@ class Found:
 
     def below(self) -> bool:
         """Tell whether pgbillion makes it slower."""
-        if POSTGRESQL.name in self.unfinished or min(self.result.times[POSTGRESQL.name]) < LEAST_SECONDS:
+        if POSTGRESQL.name in self.unfinished or min(self.result.times[POSTGRESQL.name]) < estimates.LEAST_SECONDS:
             return False
         return any((self.ratio(side) or 0.0) < BOUND for side in tpcds.OURS)
 
     def finished(self) -> list[Side]:
         """The sides that answer within the limit."""
         return [side for side in tpcds.SIDES if side.name not in self.unfinished]
-
-
-def estimate(conn: Connection, query: Query, side: Side) -> float:
-    """The milliseconds that a side's plan is estimated to take; raise RuntimeError where there is no estimate."""
-    # with the library turned off nothing is estimated
-    features = _NO_FEATURES if side == POSTGRESQL else {}
-    with conn.transaction(force_rollback=True):
-        for name, value in features.items():
-            conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", [name, value])
-        told = plans.reason(conn, query.sql)
-    found = re.search(r"^estimated to take ([0-9.]+) ms ", told, re.MULTILINE)
-    if found is None:
-        raise RuntimeError(f"{query.key}, {side.name}: no estimate")
-    return float(found[1])
 
 
 def check(conn: Connection, query: Query) -> Found:
@@ -119,8 +83,8 @@ def check(conn: Connection, query: Query) -> Found:
         contest.prepare(conn, side, 1)
         found.result.plans[side.name] = contest.explain(conn, query)
         found.costs[side.name] = float(plans.explain(conn, query.sql)["Total Cost"])
-        found.milliseconds[side.name] = estimate(conn, query, side)
-        found.planning[side.name] = tpcds.planning(conn, query) / 1000
+        found.milliseconds[side.name] = estimates.milliseconds(conn, query.sql, side)
+        found.before[side.name] = estimates.before(conn, query.sql)
         found.result.times[side.name] = []
         if side != POSTGRESQL and found.result.same(side):
             if POSTGRESQL.name in found.unfinished:
@@ -173,20 +137,15 @@ def save(conn: Connection, found: Found, folder: Path) -> None:
         (folder / f"{query.key}-{side.name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
-def calibration(all_found: Sequence[Found], estimates: Callable[[Found], Mapping[str, float]]) -> dict[str, float]:
+def calibration(all_found: Sequence[Found], estimated: Callable[[Found], Mapping[str, float]]) -> dict[str, float]:
     """What part of estimates is right, but for a factor for all: of each side's plans, and of all together."""
     by_side: dict[str, list[float]] = {}
     for found in all_found:
         for name, times in found.result.times.items():
-            seconds = min(times, default=0.0) - found.planning[name]
-            if seconds >= LEAST_SECONDS:
-                by_side.setdefault(name, []).append(estimates(found)[name] / seconds)
-    units = {**by_side, "all": list(itertools.chain(*by_side.values()))}
-    return {
-        name: round(sum(1 / FACTOR <= value / statistics.median(values) <= FACTOR for value in values) / len(values), 3)
-        for name, values in units.items()
-        if values
-    }
+            seconds = min(times, default=0.0) - found.before[name]
+            if seconds >= estimates.LEAST_SECONDS:
+                by_side.setdefault(name, []).append(estimated(found)[name] / seconds)
+    return estimates.right(by_side)
 
 
 def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:

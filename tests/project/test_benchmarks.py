@@ -30,7 +30,7 @@ DUCKDB = "bench-duckdb"
 CONDITIONS = {"hardware", "settings", "versions"}
 # a benchmark's file, and what its line has beside its own name
 KEYS: dict[str, set[str]] = {
-    "calibrate": {"choices", "constants", "nanoseconds", "wrong_choices", *CONDITIONS},
+    "calibrate": {"calibration", "choices", "constants", "nanoseconds", "wrong_choices", *CONDITIONS},
     "columns": {
         "copy_cost",
         "json_ratio",

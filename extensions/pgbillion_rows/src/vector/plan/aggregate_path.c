@@ -123,6 +123,8 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	Cost		pages;
 	Cost		row = vector_filter_cost(root, rel);
 	Cost		wait = vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true);
+	Cost		values = vector_row_cost(root, target);
+	double		aggregated;		/* what share of that it takes */
 	Cost		run;
 	Oid			index;
 	List	   *late = NIL;
@@ -135,7 +137,8 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	else
 		index = choose_late_index(root, rel, target, page_cost, &pages, &row, &wait, &late);
 	row += vector_others_cost(root, rel, 1) * vector_index_others_factor(rel, index);
-	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
+	run = pages + (row * rel->tuples + values * rel->rows) / divisor;
+	aggregated = OidIsValid(index) ? AGGREGATE_TIME_COLUMNS : 1;
 
 	path = vector_make_scan_path(parent, rel, target, terms, index, late, parallel_workers, safe);
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
@@ -144,7 +147,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	((JoinsPath *) path)->planned = path->path.total_cost;
 	((JoinsPath *) path)->taken = path->path.total_cost + vector_filter_startup_cost(root, rel) -
 		(page_cost > 0 ? pages * (1 - cached_sequential_page_cost(root, page_cost) / page_cost) : 0) +
-		(vector_row_time(target) * rel->rows + wait * rel->tuples) / divisor;
+		((aggregated * (values + vector_row_time(target)) - values) * rel->rows + wait * rel->tuples) / divisor;
 
 	return &path->path;
 }

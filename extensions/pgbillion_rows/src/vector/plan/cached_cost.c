@@ -163,11 +163,22 @@ share_of_pages(PlannerInfo *root, IndexOptInfo *index, double rows)
 	return Min(pages / Max(rows, 1), 1);
 }
 
-/* How often a path is executed: for the rows of others very often, as far as is known here. */
+/*
+ * How often a path is executed: for the rows of others very often, as far as is
+ * known here. Those of a query around a subquery have left parameters there that
+ * its plan is to be given.
+ */
 static double
 times_of(const PlannerInfo *root, const Path *path)
 {
-	return path->param_info != NULL || root->parent_root != NULL ? MANY_TIMES : 1;
+	if (path->param_info != NULL)
+		return MANY_TIMES;
+	for (const PlannerInfo *around = root->parent_root; around != NULL; around = around->parent_root)
+	{
+		if (around->plan_params != NIL)
+			return MANY_TIMES;
+	}
+	return 1;
 }
 
 /*
@@ -241,6 +252,38 @@ entries_beyond(IndexPath *path, double rows)
 }
 
 /*
+ * What it takes, beyond looking for one key, to look for one beside each value of
+ * the columns before the first one that has a condition, as PostgreSQL 18 and
+ * later do in B-trees. Of scans that look for no rows of others,
+ * entries_beyond() tells.
+ */
+static Cost
+skipping_cost(PlannerInfo *root, IndexPath *path)
+{
+#if PG_VERSION_NUM >= 180000
+	IndexOptInfo *index = path->indexinfo;
+	int			first = index->nkeycolumns;
+	double		values = 1;
+	ListCell   *lc;
+
+	if (index->relam != BTREE_AM_OID || path->path.param_info == NULL || path->indexclauses == NIL)
+		return 0;
+	foreach(lc, path->indexclauses)
+		first = Min(first, lfirst_node(IndexClause, lc)->indexcol);
+	for (int i = 0; i < first; i++)
+	{
+		bool		guessed;
+
+		values *= Max(group_estimate_different(root, (Node *) list_nth_node(TargetEntry, index->indextlist, i)->expr, &guessed), 1);
+	}
+	/* where there are more, it goes on from page to page */
+	return cpu_tuple_cost * CACHED_COST_SKIP * (Min(values, Max(index->pages, 1)) - 1);
+#else
+	return 0;
+#endif
+}
+
+/*
  * A scan of an index, one of this number of them, which ends when it has returned
  * this share of the rows that it has.
  */
@@ -261,10 +304,37 @@ index_scan(PlannerInfo *root, IndexPath *path, double share, double times)
 	rows = clamp_row_est(rows * share);
 	/* of keys that are known to have few rows, most have none */
 	rows *= known_rows_look_up_factor(root, path) * found_factor(root, path);
-	return descent_cost(root, path, times) + beyond / vector_parallel_divisor(path->path.parallel_workers) +
+	return descent_cost(root, path, times) + skipping_cost(root, path) * share +
+		beyond / vector_parallel_divisor(path->path.parallel_workers) +
 		cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
 		(vector_core_filter_cost(root, &path->path, path->indexselectivity * rel->tuples, times) +
 		 vector_reach_cost(root, rel, false) * fetched) * rows;
+}
+
+/* What it takes to find rows by an index, or by several, and to make a bitmap of their places. */
+static Cost
+bitmap_cost(PlannerInfo *root, Path *bitmap, double times)
+{
+	Cost		cost = 0;
+	List	   *parts = NIL;
+	ListCell   *lc;
+
+	if (IsA(bitmap, IndexPath))
+	{
+		IndexPath  *path = (IndexPath *) bitmap;
+		double		rows = path->indexselectivity * path->path.parent->tuples *
+			known_rows_look_up_factor(root, path) * found_factor(root, path);
+
+		return descent_cost(root, path, times) + skipping_cost(root, path) + cpu_tuple_cost *
+			(CACHED_COST_INDEX_ENTRY * entries_beyond(path, rows) + CACHED_COST_BITMAP_ENTRY * rows);
+	}
+	if (IsA(bitmap, BitmapAndPath))
+		parts = ((BitmapAndPath *) bitmap)->bitmapquals;
+	else if (IsA(bitmap, BitmapOrPath))
+		parts = ((BitmapOrPath *) bitmap)->bitmapquals;
+	foreach(lc, parts)
+		cost += bitmap_cost(root, lfirst(lc), times);
+	return cost;
 }
 
 static Cost
@@ -279,14 +349,9 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path, double times)
 
 	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
 	rows = clamp_row_est(selectivity * rel->tuples);
-	cost = 2 * cpu_tuple_cost * CACHED_COST_DESCENT;
 	if (IsA(path->bitmapqual, IndexPath))
-	{
 		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual) *
 			found_factor(root, (IndexPath *) path->bitmapqual);
-		cost = cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_INDEX_ENTRY * entries_beyond((IndexPath *) path->bitmapqual, rows)) +
-			descent_cost(root, (IndexPath *) path->bitmapqual, times);
-	}
 
 	/*
 	 * many rows of a page are fetched together, and the more of the pages,
@@ -296,7 +361,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path, double times)
 	page = CACHED_COST_FETCH_NEAR +
 		(CACHED_COST_BITMAP_PAGE - CACHED_COST_FETCH_NEAR) * distance_of_rows((double) rel->pages * BLCKSZ, rows * times);
 	page -= Max(page - CACHED_COST_PAGE, 0) * sqrt(pages / Max(rel->pages, 1));
-	return cost +
+	return bitmap_cost(root, path->bitmapqual, times) + cpu_tuple_cost * CACHED_COST_DESCENT +
 		(cpu_tuple_cost * (page * pages + CACHED_COST_BITMAP_ROW * rows) +
 		 (vector_core_filter_cost(root, &path->path, selectivity * rel->tuples, times) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }

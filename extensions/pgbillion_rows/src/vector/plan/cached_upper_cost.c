@@ -53,11 +53,19 @@ replaces_path_below(const CustomPath *path)
 	return false;
 }
 
+/* Is it a path of ours that takes the place of windows of PostgreSQL's? */
+static bool
+is_vector_window(const Path *path)
+{
+	return IsA(path, CustomPath) && replaces_path_below((const CustomPath *) path) &&
+		IsA(linitial(((const CustomPath *) path)->custom_paths), WindowAggPath);
+}
+
 /* What a path takes beyond the one below it, by their costs. */
 static Cost
 own_cost(const Path *path, const Path *below)
 {
-	return Max(path->total_cost - below->total_cost, 0) * CACHED_COST_OWN;
+	return Max(path->total_cost - below->total_cost, 0) * (is_vector_window(path) ? CACHED_COST_VECTOR_WINDOW : CACHED_COST_OWN);
 }
 
 /* Rows of a path, by what is known of its relation. */

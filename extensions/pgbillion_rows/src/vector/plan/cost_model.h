@@ -126,6 +126,13 @@
 #define AGGREGATE_TIME_NUMERIC 0.8
 #define AGGREGATE_TIME_OTHER 4.0
 
+/*
+ * What share of that, and of vector_row_cost(), it takes where keys and values
+ * come from a columnar index: of a scan alone, and above joins; measured.
+ */
+#define AGGREGATE_TIME_COLUMNS 0.2
+#define AGGREGATE_TIME_JOINED_COLUMNS 0.4
+
 /* Taking a group to finish it. */
 #define FINALIZE_GROUP_COST (2 * cpu_tuple_cost)
 
@@ -245,14 +252,17 @@
 #define CACHED_COST_DESCENT_FAR 33.0	/* more than that, if it and its table
 										 * are far from the processor: as of
 										 * JOIN_FAR_BYTES */
+#define CACHED_COST_SKIP 200.0	/* to the next value of an index's first
+								 * columns, with two searches */
 #define CACHED_COST_FETCH 13.0	/* of a row that an index names */
 #define CACHED_COST_FETCH_NEAR 4.5	/* the same near the processor */
 #define CACHED_COST_BITMAP_PAGE 45.0	/* of a table far from it that a
 										 * bitmap names; rows of index scans
 										 * share pages more often than not */
-#define CACHED_COST_BITMAP_ROW 4.0	/* of a row that is put into a bitmap and
-									 * taken from its page */
-#define CACHED_COST_TOUCHED_BYTES 1024.0	/* in a table and an index, for a
+#define CACHED_COST_BITMAP_ENTRY 2.0	/* of an entry of an index that is put
+										 * into a bitmap */
+#define CACHED_COST_BITMAP_ROW 2.0	/* of a row that is taken from its page */
+#define CACHED_COST_TOUCHED_BYTES 8192.0	/* in a table and an index, for a
 											 * row that is looked up */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
 #define CACHED_COST_INDEX_ONLY_ROW 1.1	/* of an index alone, beside others
@@ -282,6 +292,9 @@
 
 /* What a node takes of what PostgreSQL says that it costs beyond those below it, where nothing better is known. */
 #define CACHED_COST_OWN 1.0
+#define CACHED_COST_VECTOR_WINDOW 0.4	/* of our windows, which cost
+										 * PostgreSQL's planner next to what
+										 * its own do */
 
 /* Nanoseconds of cpu_tuple_cost, which is a row of a sequential scan. */
 #define CACHED_ROW_NS 35.0

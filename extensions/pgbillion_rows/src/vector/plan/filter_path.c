@@ -250,6 +250,22 @@ choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const Top
 	return choice->terms != NIL || choice->order != NULL || choice->columns.all;
 }
 
+/* What comparing a row with the best ones takes, if its value is not passed as it is; measured. */
+static Cost
+top_row_cost(RelOptInfo *rel, const TopOrder *order)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->reltarget->exprs)
+	{
+		Var		   *var = lfirst(lc);
+
+		if (IsA(var, Var) && var->varattno == order->attno)
+			return get_typbyval(var->vartype) ? 0 : cpu_tuple_cost;
+	}
+	return 0;
+}
+
 /* What rows and pages take that are in memory: cached_path_cost(). */
 static Cost
 cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, double fetched)
@@ -260,6 +276,8 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 	Cost		cost = vector_filter_startup_cost(root, rel) + choice->columns.seeking + CACHED_COST_PAGE * cpu_tuple_cost * pages +
 		vector_filter_cost(root, rel) * rows + vector_others_cost(root, rel, 1) * vector_index_others_factor(rel, choice->columns.index) * rel->tuples;
 
+	if (choice->order != NULL)
+		cost += top_row_cost(rel, choice->order) * rel->rows;
 	if (choice->columns.all)
 		return cost + cpu_tuple_cost * fetched;
 	return cost + cpu_tuple_cost * (CACHED_COST_FETCH * Min(fetched, rel->pages * share) + CACHED_COST_INDEX_ROW * fetched);

@@ -14,6 +14,7 @@
 #include <math.h>
 
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "utils/selfuncs.h"
@@ -43,8 +44,31 @@ known_cost(PlannerInfo *root, const SubPlan *subplan)
 typedef struct CallsMemo
 {
 	bool		remembered;		/* are results? */
-	double		values;			/* how many different ones all rows pass */
+	double		values;			/* how many different ones rows pass, as far
+								 * as conditions on these alone tell */
 } CallsMemo;
+
+/* The part of a column's values that the conditions on it alone leave. */
+static double
+part_of_values(PlannerInfo *root, Node *arg)
+{
+	Var		   *var = (Var *) arg;
+	RelOptInfo *rel;
+	List	   *conditions = NIL;
+	ListCell   *lc;
+
+	if (!IsA(arg, Var) || var->varno >= root->simple_rel_array_size || (rel = root->simple_rel_array[var->varno]) == NULL)
+		return 1;
+	foreach(lc, rel->baserestrictinfo)
+	{
+		RestrictInfo *condition = lfirst_node(RestrictInfo, lc);
+		List	   *vars = pull_var_clause((Node *) condition->clause, PVC_RECURSE_PLACEHOLDERS);
+
+		if (list_length(vars) == 1 && equal(linitial(vars), var) && !contain_subplans((Node *) condition->clause))
+			conditions = lappend(conditions, condition);
+	}
+	return conditions == NIL ? 1 : clauselist_selectivity(root, conditions, var->varno, JOIN_INNER, NULL);
+}
 
 static const CallsMemo *
 memo_of_calls(PlannerInfo *root, SubPlan *subplan)
@@ -52,13 +76,18 @@ memo_of_calls(PlannerInfo *root, SubPlan *subplan)
 	/* of the node there are copies, and not all of them live that long */
 	const void *about = list_nth(root->glob->subroots, subplan->plan_id - 1);
 	CallsMemo  *known = planner_memo_find(root, MEMO_CALLS, about);
+	ListCell   *lc;
 
 	if (known == NULL)
 	{
 		known = planner_memo_make(root, MEMO_CALLS, about, sizeof(CallsMemo));
 		known->remembered = subplan->args != NIL && planner_is_remembered(root, subplan);
 		if (known->remembered)
+		{
 			known->values = group_estimate_values(root, subplan->args);
+			foreach(lc, subplan->args)
+				known->values *= part_of_values(root, lfirst(lc));
+		}
 	}
 	return known;
 }
