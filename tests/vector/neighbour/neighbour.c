@@ -5,6 +5,8 @@
  *	  counts how often the planner looks statistics up, and, with
  *	  neighbour.watches, is told of objects that are created.
  *
+ * If it is loaded first, it searches the order of joins itself.
+ *
  * Its paths of a table are a sequential scan's, and those of a join a nested
  * loop's, at so many times what these cost: neighbour.scans and
  * neighbour.joins; 0: there are none.
@@ -19,6 +21,7 @@
 #include "fmgr.h"
 #include "nodes/extensible.h"
 #include "optimizer/cost.h"
+#include "optimizer/geqo.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "utils/guc.h"
@@ -34,6 +37,7 @@ static int64 creations = 0;
 
 static set_rel_pathlist_hook_type previous_scan_hook = NULL;
 static set_join_pathlist_hook_type previous_join_hook = NULL;
+static join_search_hook_type previous_search_hook = NULL;
 static get_relation_stats_hook_type previous_statistics_hook = NULL;
 
 static Plan *plan_path(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, List *tlist, List *clauses,
@@ -226,6 +230,17 @@ neighbour_creations(PG_FUNCTION_ARGS)
 
 PGDLLEXPORT void _PG_init(void);
 
+/* Searches joins itself, unless a library that was loaded before does. */
+static RelOptInfo *
+search(PlannerInfo *root, int levels_needed, List *initial_rels)
+{
+	if (previous_search_hook != NULL)
+		return previous_search_hook(root, levels_needed, initial_rels);
+	if (enable_geqo && levels_needed >= geqo_threshold)
+		return geqo(root, levels_needed, initial_rels);
+	return standard_join_search(root, levels_needed, initial_rels);
+}
+
 void
 _PG_init(void)
 {
@@ -240,6 +255,8 @@ _PG_init(void)
 	set_rel_pathlist_hook = scan_paths;
 	previous_join_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = join_paths;
+	previous_search_hook = join_search_hook;
+	join_search_hook = search;
 	previous_statistics_hook = get_relation_stats_hook;
 	get_relation_stats_hook = count_lookup;
 }

@@ -377,7 +377,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (eager_aggregate != PLAN_FORCE && !eager.known)
 		return "a column to group by without statistics (ANALYZE)";
 	if (eager_aggregate != PLAN_FORCE && eager.groups * LEAST_ROWS_PER_GROUP > eager.table->rows)
-		return psprintf("it would leave %.0f groups of %.0f rows", eager.groups, eager.table->rows);
+		return plan_reason("it would leave %.0f groups of %.0f rows", eager.groups, eager.table->rows);
 
 	eager.left = input_rel->rows;
 	eager.forced = eager_aggregate == PLAN_FORCE;

@@ -367,8 +367,8 @@ aggregate_refusal(Aggref *aggref)
 	if (may_fail((Node *) aggref->args, NULL) || may_fail((Node *) aggref->aggfilter, NULL))
 		return "an argument or FILTER that might fail for rows that the join leaves out";
 	if (transition_may_fail(aggref))
-		return psprintf("aggregate %s, which might fail for rows that the join leaves out",
-						format_procedure(aggref->aggfnoid));
+		return plan_reason("aggregate %s, which might fail for rows that the join leaves out",
+						   format_procedure(aggref->aggfnoid));
 
 	return NULL;
 }

@@ -330,7 +330,9 @@ group_estimate(PlannerInfo *root, List *keys, double rows)
 		else
 			others = lappend(others, lfirst(lc));
 	}
-	if (others != NIL)
+	if (list_length(others) == list_length(keys))
+		product = total;
+	else if (others != NIL)
 		product *= estimate_num_groups(root, others, rows, NULL, NULL);
 
 	return clamp_row_est(Min(total, product));
@@ -401,22 +403,22 @@ columns_of(List *vars, Index table)
 	return result;
 }
 
-/* How many groups keys may make of `rows` rows: what is estimated, or more where that is PostgreSQL's limit. */
+/*
+ * How many groups keys may make of `rows` rows, of which group_estimate() says
+ * `estimate`: that, or more where it is PostgreSQL's limit.
+ */
 double
-group_estimate_most(PlannerInfo *root, List *keys, double rows)
+group_estimate_most(PlannerInfo *root, List *keys, double rows, double estimate)
 {
-	double		estimate = group_estimate(root, keys, rows);
 	List	   *vars = pull_var_clause((Node *) keys, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
 									   PVC_RECURSE_PLACEHOLDERS);
 	Relids		tables = NULL;
+	List	   *unlimited = NIL;	/* the columns of a table, each a List */
 	double		by_table = 1;
 	double		by_key = 1;
-	bool		limited = false;
 	int			table = -1;
 	ListCell   *lc;
 
-	if (list_length(vars) < 2)
-		return estimate;
 	foreach(lc, vars)
 	{
 		int			varno = IsA(lfirst(lc), Var) ? lfirst_node(Var, lc)->varno : 0;
@@ -426,15 +428,22 @@ group_estimate_most(PlannerInfo *root, List *keys, double rows)
 	}
 	while ((table = bms_next_member(tables, table)) >= 0)
 	{
-		RelOptInfo *rel = find_base_rel(root, table);
 		List	   *columns = columns_of(vars, table);
-		double		beyond = group_estimate_beyond_limit(root, rel, columns);
+		double		beyond = group_estimate_beyond_limit(root, find_base_rel(root, table), columns);
 
-		limited |= beyond > 0;
-		by_table *= beyond > 0 ? beyond : estimate_num_groups(root, columns, rel->rows, NULL, NULL);
+		if (beyond > 0)
+			by_table *= beyond;
+		else
+			unlimited = lappend(unlimited, columns);
 	}
-	if (!limited)
+	if (list_length(unlimited) == bms_num_members(tables))
 		return estimate;
+	foreach(lc, unlimited)
+	{
+		Var		   *var = linitial_node(Var, lfirst(lc));
+
+		by_table *= estimate_num_groups(root, lfirst(lc), find_base_rel(root, var->varno)->rows, NULL, NULL);
+	}
 	foreach(lc, keys)
 		by_key *= group_estimate(root, list_make1(lfirst(lc)), rows);
 	return clamp_row_est(Max(estimate, Min(Min(by_table, by_key), rows)));

@@ -15,7 +15,7 @@ extern double group_estimate_different(PlannerInfo *root, Node *expr, bool *gues
 extern double group_estimate_values(PlannerInfo *root, List *exprs);
 extern double group_estimate_order(HeapTuple statistics);
 extern double group_estimate(PlannerInfo *root, List *keys, double rows);
-extern double group_estimate_most(PlannerInfo *root, List *keys, double rows);
+extern double group_estimate_most(PlannerInfo *root, List *keys, double rows, double estimate);
 extern double group_estimate_beyond_limit(PlannerInfo *root, RelOptInfo *table, List *columns);
 
 #endif							/* PGBILLION_GROUP_ESTIMATE_H */

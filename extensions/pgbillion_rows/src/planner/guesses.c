@@ -20,6 +20,7 @@
 #include "utils/selfuncs.h"
 
 #include "planner/guesses.h"
+#include "planner/planner.h"
 #include "planner/planner_memo.h"
 
 /* Is it a column of a table or subquery that the planner knows? */
@@ -48,7 +49,7 @@ statistics_guess(PlannerInfo *root, const VariableStatData *data)
 {
 	if (HeapTupleIsValid(data->statsTuple) || data->isunique)
 		return NULL;
-	return psprintf("there are no statistics of %s (ANALYZE)", name_of(root, data->var));
+	return plan_reason("there are no statistics of %s (ANALYZE)", name_of(root, data->var));
 }
 
 /* The same of an expression. */
@@ -219,7 +220,7 @@ planner_groups_guess(PlannerInfo *root, List *keys, double rows, double most)
 		return "there are no statistics of what is grouped by";
 	}
 	if (most > groups)
-		return psprintf("%.0f is PostgreSQL's limit for several columns of a table; there may be %.0f (CREATE STATISTICS (ndistinct) tells)",
-						groups, most);
+		return plan_reason("%.0f is PostgreSQL's limit for several columns of a table; there may be %.0f (CREATE STATISTICS (ndistinct) tells)",
+						   groups, most);
 	return NULL;
 }

@@ -10,6 +10,7 @@
 
 #include "nodes/parsenodes.h"
 #include "optimizer/geqo.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 
@@ -44,6 +45,8 @@ static JoinPathsOffer join_offers[MOST_OFFERS];
 static int	njoin_offers = 0;
 static join_search_hook_type previous_search_hook = NULL;
 static JoinSearchOffer search_offer = NULL;
+static JoinedPathsOffer joined_offer = NULL;
+static PlannerInfo *searched = NULL;	/* the query whose joins we search */
 static planner_hook_type previous_planner_hook = NULL;
 static int	cursor_options = 0; /* of the statement that is being planned */
 
@@ -99,7 +102,78 @@ planner_add_join_offer(JoinPathsOffer offer)
 	join_offers[njoin_offers++] = offer;
 }
 
-/* The search itself is PostgreSQL's, or that of a library that was loaded before. */
+/* All joins of two relations that give the rows of one have been looked at: what PostgreSQL does with it then. */
+static void
+complete(PlannerInfo *root, RelOptInfo *joined)
+{
+#if PG_VERSION_NUM >= 160000
+	bool		is_top = bms_equal(joined->relids, root->all_query_rels);
+#else
+	bool		is_top = bms_equal(joined->relids, root->all_baserels);
+#endif
+
+	generate_partitionwise_join_paths(root, joined);
+	joined_offer(root, joined);
+	/* those above the whole query's follow with its final target */
+	if (!is_top)
+		generate_useful_gather_paths(root, joined, false);
+	set_cheapest(joined);
+#if PG_VERSION_NUM >= 190000
+	if (joined->grouped_rel != NULL && !is_top)
+	{
+		generate_grouped_paths(root, joined->grouped_rel, joined);
+		set_cheapest(joined->grouped_rel);
+	}
+#endif
+}
+
+/* The search as PostgreSQL's standard_join_search() does it, with our offer for each joined relation. */
+static RelOptInfo *
+search(PlannerInfo *root, int nlevels, List *relations)
+{
+	PlannerInfo *around = searched;
+
+	Assert(root->join_rel_level == NULL);
+	searched = root;
+	root->join_rel_level = palloc0((nlevels + 1) * sizeof(List *));
+	root->join_rel_level[1] = relations;
+	for (int level = 2; level <= nlevels; level++)
+	{
+		ListCell   *lc;
+
+		join_search_one_level(root, level);
+		foreach(lc, root->join_rel_level[level])
+			complete(root, lfirst(lc));
+	}
+	relations = root->join_rel_level[nlevels];
+	if (list_length(relations) != 1)
+		elog(ERROR, "failed to build any %d-way joins", nlevels);
+	root->join_rel_level = NULL;
+	searched = around;
+
+	return linitial(relations);
+}
+
+/*
+ * Will the paths of a query's joined relations be asked for once, when all joins
+ * that give them have been looked at? Not if another library searches. After an
+ * error it may be false for a query that is no more.
+ */
+bool
+planner_completes_joins(PlannerInfo *root)
+{
+	return root == searched;
+}
+
+/* Have this one asked for paths of a joined relation then. */
+void
+planner_set_joined_offer(JoinedPathsOffer offer)
+{
+	Assert(joined_offer == NULL);
+	joined_offer = offer;
+}
+
+/* The search is PostgreSQL's, but for what is offered, or that of a library that was loaded before. */
 static RelOptInfo *
 join_search(PlannerInfo *root, int levels_needed, List *initial_rels)
 {
@@ -109,6 +183,8 @@ join_search(PlannerInfo *root, int levels_needed, List *initial_rels)
 		return previous_search_hook(root, levels_needed, initial_rels);
 	if (enable_geqo && levels_needed >= geqo_threshold)
 		return geqo(root, levels_needed, initial_rels);
+	if (planner_enabled && joined_offer != NULL)
+		return search(root, levels_needed, initial_rels);
 	return standard_join_search(root, levels_needed, initial_rels);
 }
 

@@ -56,6 +56,9 @@ typedef void (*ScanPathsOffer) (PlannerInfo *root, RelOptInfo *rel, RangeTblEntr
 typedef void (*JoinPathsOffer) (PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
 								JoinType type, JoinPathExtraData *extra);
 
+/* Adds paths to a joined relation, after all joins that give it have been looked at. */
+typedef void (*JoinedPathsOffer) (PlannerInfo *root, RelOptInfo *joined);
+
 /* Looks at a query before the order of its joins is searched, maybe more than once. */
 typedef void (*JoinSearchOffer) (PlannerInfo *root);
 
@@ -72,6 +75,8 @@ extern void planner_add_offer(UpperPathsOffer offer);
 extern void planner_set_scan_offer(ScanPathsOffer offer);
 extern void planner_add_join_offer(JoinPathsOffer offer);
 extern void planner_set_search_offer(JoinSearchOffer offer);
+extern void planner_set_joined_offer(JoinedPathsOffer offer);
+extern bool planner_completes_joins(PlannerInfo *root);
 extern bool planner_may_scroll(void);
 extern bool planner_for_cursor(void);
 extern bool planner_wants_first_rows(PlannerInfo *root);
@@ -103,6 +108,7 @@ extern bool planner_equal_is_same(Oid type, int32 typmod, Oid collation);
 /* ---- reasons.c ---- */
 
 extern bool plan_is_reported(void);
+extern const char *plan_reason(const char *format,...) pg_attribute_printf(1, 2);
 extern void plan_report(PlannerInfo *root, const char *format,...) pg_attribute_printf(2, 3);
 extern StringInfo plan_report_collect(StringInfo findings);
 

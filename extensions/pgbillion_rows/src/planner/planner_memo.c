@@ -18,19 +18,32 @@
 #include "planner/planner_memo.h"
 
 /* What is known of an object. */
-typedef struct Entry
+typedef struct Key
 {
 	const void *about;
-	void	   *memos[MEMO_KINDS];
+	MemoKind	kind;
+} Key;
+
+typedef struct Entry
+{
+	Key			key;
 	char		status;
+	void	   *memo;
 } Entry;
+
+static inline uint32
+hash_key(Key key)
+{
+	/* objects are far apart, by more than there are kinds */
+	return murmurhash32((uint32) ((uintptr_t) key.about >> 3) ^ (uint32) key.kind << 27);
+}
 
 #define SH_PREFIX entries
 #define SH_ELEMENT_TYPE Entry
-#define SH_KEY_TYPE const void *
-#define SH_KEY about
-#define SH_HASH_KEY(tb, key) murmurhash32((uint32) ((uintptr_t) (key) >> 3))
-#define SH_EQUAL(tb, a, b) ((a) == (b))
+#define SH_KEY_TYPE Key
+#define SH_KEY key
+#define SH_HASH_KEY(tb, key) hash_key(key)
+#define SH_EQUAL(tb, a, b) ((a).about == (b).about && (a).kind == (b).kind)
 #define SH_SCOPE static inline
 #define SH_DEFINE
 #define SH_DECLARE
@@ -94,9 +107,10 @@ void *
 planner_memo_find(PlannerInfo *root, MemoKind kind, const void *about)
 {
 	MemoTable  *memo_table = find_memo_table(root);
-	Entry	   *entry = memo_table == NULL ? NULL : entries_lookup(memo_table->entries, about);
+	Key			key = {about, kind};
+	Entry	   *entry = memo_table == NULL ? NULL : entries_lookup(memo_table->entries, key);
 
-	return entry == NULL ? NULL : entry->memos[kind];
+	return entry == NULL ? NULL : entry->memo;
 }
 
 /* Make the memo of a kind about an object, of which there is none: zero. */
@@ -105,16 +119,15 @@ planner_memo_make(PlannerInfo *root, MemoKind kind, const void *about, Size size
 {
 	MemoTable  *memo_table = find_memo_table(root);
 	void	   *made = MemoryContextAllocZero(root->planner_cxt, size);
+	Key			key = {about, kind};
 	Entry	   *entry;
 	bool		found;
 
 	if (memo_table == NULL)
 		memo_table = make_memo_table(root);
-	entry = entries_insert(memo_table->entries, about, &found);
-	if (!found)
-		memset(entry->memos, 0, sizeof(entry->memos));
-	Assert(entry->memos[kind] == NULL);
-	entry->memos[kind] = made;
+	entry = entries_insert(memo_table->entries, key, &found);
+	Assert(!found);
+	entry->memo = made;
 
 	return made;
 }

@@ -85,6 +85,34 @@ plan_is_reported(void)
 	return findings != NULL || message_level_is_interesting(DEBUG1);
 }
 
+/*
+ * Why something cannot be done, formatted if anybody asks: else the format, as
+ * most of what is refused is refused while nobody does.
+ */
+const char *
+plan_reason(const char *format,...)
+{
+	va_list		args;
+	char	   *reason;
+	Size		size = 128;
+
+	if (!plan_is_reported())
+		return format;
+	for (;;)
+	{
+		Size		needed;
+
+		reason = palloc(size);
+		va_start(args, format);
+		needed = pvsnprintf(reason, size, format, args);
+		va_end(args);
+		if (needed < size)
+			return reason;
+		pfree(reason);
+		size = needed;
+	}
+}
+
 /* Report what was found out about a query that is being planned, to explain_vector() and the log. */
 void
 plan_report(PlannerInfo *root, const char *format,...)

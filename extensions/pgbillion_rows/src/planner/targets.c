@@ -137,13 +137,15 @@ planner_no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having)
 
 		if (!IsA(aggref, Aggref) || (aggref->aggdistinct == NIL && aggref->aggorder == NIL))
 			continue;
+		if (!plan_is_reported())
+			return "an aggregate with DISTINCT or ORDER BY";
 		name = get_func_name(aggref->aggfnoid);
 		arguments = argument_names(root, aggref);
 		if (aggref->aggdistinct == NIL)
-			return psprintf("%s(%s), which wants its rows in an order and so has no partial form", name, arguments);
-		return psprintf("%s(DISTINCT %s) has no partial form; faster is %s(%s) over a subquery with SELECT DISTINCT %s%s",
-						name, arguments, name, arguments, arguments,
-						root->parse->groupClause != NIL ? " and what is grouped by" : "");
+			return plan_reason("%s(%s), which wants its rows in an order and so has no partial form", name, arguments);
+		return plan_reason("%s(DISTINCT %s) has no partial form; faster is %s(%s) over a subquery with SELECT DISTINCT %s%s",
+						   name, arguments, name, arguments, arguments,
+						   root->parse->groupClause != NIL ? " and what is grouped by" : "");
 	}
 	return "an aggregate that has no partial form (no combine function)";
 }

@@ -35,6 +35,9 @@
 #include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
 
+/* How many times what another one costs a chain may cost, as far as the search can tell, and still take less. */
+#define CLOSE_COSTS 1.5
+
 int			vector_join = PLAN_ON;
 
 /* Take a chain if it is the cheapest so far. */
@@ -457,7 +460,8 @@ aggregated_path(RelOptInfo *parent, JoinChain *chain, const Rival *rival, const 
 	path->path.parent->relids = chain->joined->relids;
 	path->path.parent->rows = chain->joined->rows;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	result->taken = run + (vector_row_cost(root, target) + vector_row_time(target)) * rows;
+	result->taken = run + (vector_row_cost(root, target) + vector_row_time(target)) * rows *
+		(OidIsValid(index.index) ? AGGREGATE_TIME_JOINED_COLUMNS : 1);
 	path->path.startup_cost = share_cost(rival, partial, run) + vector_row_cost(root, target) * rows;
 
 	/*
@@ -843,17 +847,35 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 		add_path(joined, path);
 }
 
-/* PostgreSQL has looked at two relations that are joined: offer paths for their rows. */
+/*
+ * Of the best chains along two tables, take the one whose rows take less: which
+ * index they read, and what of their conditions it spares, is known only now.
+ */
 static void
-offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-		   JoinPathExtraData *extra)
+compare_tables(PlannerInfo *root, RelOptInfo *joined, bool safe)
+{
+	JoinChain  *best = join_chain_of_search(root, joined, safe);
+	JoinChain  *other = join_chain_other(root, joined, safe);
+	ChainIndex	index;
+
+	if (other != NULL && (best->has_column_index || other->has_column_index) &&
+		join_chain_cost(root, other, joined) < CLOSE_COSTS * join_chain_cost(root, best, joined) &&
+		all_rows_cost(root, other, 1, &index) < all_rows_cost(root, best, 1, &index))
+		join_chain_take_other(root, joined, safe);
+}
+
+/* Offer paths for the rows of a joined relation, if something new is found for them. */
+static void
+offer_rows(PlannerInfo *root, RelOptInfo *joined, bool all)
 {
 	JoinChain  *any;
 	JoinChain  *of_workers;
 	int			workers = 0;
 
-	if (!join_chain_look_at(root, joined, outer, inner, type, extra))
+	if (!join_chain_look_at_pairs(root, joined, all))
 		return;
+	for (int safe = 0; safe < 2; safe++)
+		compare_tables(root, joined, safe);
 	any = join_chain_of_search(root, joined, false);
 	of_workers = join_chain_of_search(root, joined, true);
 	if (of_workers != NULL && joined->partial_pathlist != NIL && can_return_rows(root, of_workers))
@@ -868,6 +890,23 @@ offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 		offer_chain(root, any, false, 0);
 	if (of_workers != NULL && can_return_rows(root, of_workers))
 		offer_chain(root, of_workers, true, 0);
+}
+
+/* PostgreSQL has looked at two relations that are joined. */
+static void
+look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+			 JoinPathExtraData *extra)
+{
+	if (join_chain_note_pair(root, joined, outer, inner, type, extra) && !planner_completes_joins(root))
+		offer_rows(root, joined, false);
+}
+
+/* And at all that give the rows of a relation: it may know by now that there are none. */
+static void
+complete_joins(PlannerInfo *root, RelOptInfo *joined)
+{
+	if (!IS_DUMMY_REL(joined))
+		offer_rows(root, joined, true);
 }
 
 /* Make the plan node. Its scan returns all columns of the relation, whatever is computed of them. */
@@ -899,5 +938,6 @@ vector_join_path_init(void)
 							 &vector_join, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_join_methods);
-	planner_add_join_offer(offer_rows);
+	planner_add_join_offer(look_at_join);
+	planner_set_joined_offer(complete_joins);
 }

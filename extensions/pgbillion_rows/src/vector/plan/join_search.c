@@ -259,10 +259,22 @@ join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 
 /* ---- what is remembered ---- */
 
+/* Two relations that PostgreSQL has joined, along which chains have not been looked at. */
+typedef struct Pair
+{
+	RelOptInfo *outer;
+	RelOptInfo *inner;
+	JoinType	type;
+	bool		inner_unique;
+	List	   *conditions;
+} Pair;
+
 /* The best chains that give the rows of a relation: one of any, one for workers; or NULL. */
 typedef struct Memory
 {
+	List	   *pairs;			/* of these, those to be looked at */
 	JoinChain  *chains[2];
+	JoinChain  *others[2];		/* the best along another table, or NULL */
 	Rival		rivals[2];		/* of one process, and among partial paths;
 								 * planned 0: none yet */
 } Memory;
@@ -580,6 +592,13 @@ join_chain_of_branches(PlannerInfo *root, RelOptInfo *table, JoinChain **safe, L
 	return memory->chains[0];
 }
 
+/* Is the one chain of a relation's rows known to be cheaper than the other? */
+static bool
+costs_less(PlannerInfo *root, RelOptInfo *joined, const JoinChain *one, const JoinChain *other)
+{
+	return join_chain_cost(root, one, joined) < join_chain_cost(root, other, joined);
+}
+
 /*
  * Prolong a chain by a join, and remember it if it is the cheapest one of its
  * rows: then true.
@@ -589,18 +608,23 @@ prolong(PlannerInfo *root, RelOptInfo *joined, JoinChain *chain, const Joining *
 		bool safe)
 {
 	Memory	   *memory = find_memory(root, joined);
+	JoinChain **best = &memory->chains[safe];
+	JoinChain **other = &memory->others[safe];
 	JoinChain	longer;
 	JoinStep	tried;
 
-	if (join_step_try(root, join, inner, &tried) != NULL || !join_chain_try_longer(chain, &tried, &longer) ||
-		(memory != NULL && memory->chains[safe] != NULL &&
-		 join_chain_cost(root, &longer, joined) >= join_chain_cost(root, memory->chains[safe], joined)))
+	if (join_step_try(root, join, inner, &tried) != NULL || !join_chain_try_longer(chain, &tried, &longer))
 		return false;
-	if (memory == NULL)
-		memory = make_memory(root, joined);
-	memory->chains[safe] = join_chain_make_longer(chain, joined, join_step_make(root, join, &tried));
-
-	return true;
+	if (*best == NULL || costs_less(root, joined, &longer, *best))
+	{
+		if (*best != NULL && (*best)->table != chain->table)
+			*other = *best;
+		*best = join_chain_make_longer(chain, joined, join_step_make(root, join, &tried));
+		return true;
+	}
+	if ((*best)->table != chain->table && (*other == NULL || costs_less(root, joined, &longer, *other)))
+		*other = join_chain_make_longer(chain, joined, join_step_make(root, join, &tried));
+	return false;
 }
 
 /* Does an index give the few rows that are read of a table, or of those that it stands for? */
@@ -851,42 +875,83 @@ look_along(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *along, RelOptInfo 
 	return found;
 }
 
-/*
- * PostgreSQL looks at two relations that can be joined: remember the chain that
- * ends with this join, if it is the cheapest one of its rows. True if there is
- * a new one, or PostgreSQL has a new path for them.
- */
-bool
-join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-				   JoinPathExtraData *extra)
+/* Look at the chains that end with a join of two relations. True if one of them is the cheapest that is known. */
+static bool
+look_at_pair(PlannerInfo *root, RelOptInfo *joined, const Pair *pair)
 {
 	Joining		join = {
-		.type = type,
+		.type = pair->type,
 		.relids = joined->relids,
-		.conditions = extra->restrictlist,
-		.inner_unique = extra->inner_unique,
+		.conditions = pair->conditions,
+		.inner_unique = pair->inner_unique,
+		.rows = joined->rows * cached_rows_factor(root, joined),
 	};
+	bool		found = look_along(root, joined, pair->outer, pair->inner, &join);
+
+	if (join.type == JOIN_SEMI || join.type == JOIN_ANTI)
+	{
+		join.reversed = true;
+		join.pairs = estimate_pairs(root, pair->outer, pair->inner, pair->conditions);
+		found |= look_along(root, joined, pair->inner, pair->outer, &join);
+	}
+	return found;
+}
+
+/* PostgreSQL looks at two relations that can be joined: remember them, if they can be for us. */
+bool
+join_chain_note_pair(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+					 JoinPathExtraData *extra)
+{
 	Memory	   *memory;
-	bool		found;
+	Pair	   *pair;
 
 	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !join_step_is_our_type(type) ||
 		joined->reloptkind != RELOPT_JOINREL || IS_GROUPED_REL(joined) || !is_for_us(root) ||
 		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
 		!bms_is_empty(inner->lateral_relids))
 		return false;
-	join.rows = joined->rows * cached_rows_factor(root, joined);
-	found = look_along(root, joined, outer, inner, &join);
-	if (type == JOIN_SEMI || type == JOIN_ANTI)
-	{
-		join.reversed = true;
-		join.pairs = estimate_pairs(root, outer, inner, extra->restrictlist);
-		found |= look_along(root, joined, inner, outer, &join);
-	}
 	memory = find_memory(root, joined);
-	for (int partial = 0; memory != NULL && partial < 2; partial++)
-		found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
-	if (memory != NULL && type == JOIN_INNER && enable_nestloop)
-		meet_look_ups(root, inner, outer, &memory->rivals[0]);
+	if (memory == NULL)
+		memory = make_memory(root, joined);
+	pair = palloc(sizeof(Pair));
+	*pair = (Pair)
+	{
+		outer, inner, type, extra->inner_unique, extra->restrictlist
+	};
+	memory->pairs = lappend(memory->pairs, pair);
+	return true;
+}
+
+/*
+ * Look at the pairs that have been remembered of a relation's rows: which chain
+ * is the cheapest one now. True if it is a new one, or PostgreSQL has a new path
+ * for them. With `all`, PostgreSQL has looked at all of the pairs.
+ */
+bool
+join_chain_look_at_pairs(PlannerInfo *root, RelOptInfo *joined, bool all)
+{
+	Memory	   *memory = find_memory(root, joined);
+	bool		found = false;
+	ListCell   *lc;
+
+	if (memory == NULL || memory->pairs == NIL)
+		return false;
+	foreach(lc, memory->pairs)
+		found |= look_at_pair(root, joined, lfirst(lc));
+	if (memory->chains[0] != NULL || memory->chains[1] != NULL)
+	{
+		for (int partial = 0; partial < 2; partial++)
+			found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
+		foreach(lc, all || !enable_nestloop ? NIL : memory->pairs)
+		{
+			Pair	   *pair = lfirst(lc);
+
+			if (pair->type == JOIN_INNER)
+				meet_look_ups(root, pair->inner, pair->outer, &memory->rivals[0]);
+		}
+	}
+	list_free_deep(memory->pairs);
+	memory->pairs = NIL;
 	return found;
 }
 
@@ -902,6 +967,22 @@ join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *riv
 	/* other extensions add paths after ours */
 	(void) meet_rival(root, joined, partial, rival);
 	return rival->planned > 0;
+}
+
+/* The cheapest chain along another table than that one's, or NULL. */
+JoinChain *
+join_chain_other(PlannerInfo *root, RelOptInfo *joined, bool safe)
+{
+	return ((Memory *) find_memory(root, joined))->others[safe];
+}
+
+/* Take that one for the cheapest. */
+void
+join_chain_take_other(PlannerInfo *root, RelOptInfo *joined, bool safe)
+{
+	Memory	   *memory = find_memory(root, joined);
+
+	memory->chains[safe] = memory->others[safe];
 }
 
 /* The cheapest chain of the rows of a relation, as far as PostgreSQL has looked at joins; or NULL. */

@@ -467,7 +467,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 	if (found->nkeys == 0)
 		return "a join by other conditions than equality";
 	if (found->nkeys > JOIN_MAX_KEYS)
-		return psprintf("a join by more than %d columns", JOIN_MAX_KEYS);
+		return plan_reason("a join by more than %d columns", JOIN_MAX_KEYS);
 	return NULL;
 }
 
@@ -537,8 +537,8 @@ size_refusal(const InnerSide *inner, int nkeys, int ntables)
 		(join_table_entry_bytes(inner->ncolumns, nkeys) + inner->path->pathtarget->width);
 
 	if (vector_join != PLAN_FORCE && bytes > get_hash_memory_limit())
-		return psprintf("the %.0f rows estimated to be joined with need more memory than work_mem and hash_mem_multiplier allow",
-						inner->path->rows);
+		return plan_reason("the %.0f rows estimated to be joined with need more memory than work_mem and hash_mem_multiplier allow",
+						   inner->path->rows);
 	return NULL;
 }
 

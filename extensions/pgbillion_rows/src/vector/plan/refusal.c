@@ -142,11 +142,11 @@ vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 	if (rte->tablesample != NULL)
 		return "TABLESAMPLE";
 	if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW)
-		return psprintf("\"%s\", which is neither a table nor a materialized view", get_rel_name(rte->relid));
+		return plan_reason("\"%s\", which is neither a table nor a materialized view", get_rel_name(rte->relid));
 	/* the planner holds a lock */
 	table = table_open(rte->relid, NoLock);
 	if (table->rd_rel->relam != HEAP_TABLE_AM_OID && !source_is_lazy(table))
-		reason = psprintf("the access method of \"%s\"", RelationGetRelationName(table));
+		reason = plan_reason("the access method of \"%s\"", RelationGetRelationName(table));
 	table_close(table, NoLock);
 	if (reason != NULL)
 		return reason;
@@ -232,7 +232,7 @@ vector_target_refusal(PathTarget *target)
 		nkeys += !IsA(expr, Aggref);
 	}
 	if (nkeys > GROUP_MAX_KEYS)
-		return psprintf("more than %d group keys", GROUP_MAX_KEYS);
+		return plan_reason("more than %d group keys", GROUP_MAX_KEYS);
 
 	return NULL;
 }
@@ -263,6 +263,6 @@ const char *
 vector_memory_refusal(PathTarget *target, double groups)
 {
 	if (vector_aggregate != PLAN_FORCE && vector_groups_memory(target, groups) > get_hash_memory_limit())
-		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
+		return plan_reason("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
 }

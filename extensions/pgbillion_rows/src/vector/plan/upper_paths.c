@@ -333,11 +333,11 @@ estimate(PlannerInfo *root, Request *request)
 	if (request->keys != NIL)
 	{
 		request->groups = group_estimate(root, request->keys, request->input->rows);
-		request->most = group_estimate_most(root, request->keys, request->input->rows);
+		request->most = group_estimate_most(root, request->keys, request->input->rows, request->groups);
 	}
 
 	if (request->sets != NIL && !is_forced(request) && request->groups * LEAST_ROWS_PER_SET_GROUP > request->input->rows)
-		return psprintf("grouping sets of %.0f groups of %.0f rows", request->groups, request->input->rows);
+		return plan_reason("grouping sets of %.0f groups of %.0f rows", request->groups, request->input->rows);
 
 	/*
 	 * a scan alone spills what does not fit; others would return it row by
