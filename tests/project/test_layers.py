@@ -95,7 +95,7 @@ MAY_INCLUDE = {
             "shard": ("planner/",),
             "eager_aggregate": ("planner/", "vector/vector.h", "vector/plan/cost_model.h", "shard/shard.h"),
             "join_estimate": ("planner/",),
-            "memoize": ("planner/", "vector/aggregate/aggregate.h"),
+            "memoize": ("planner/", "vector/aggregate/aggregate.h", "vector/plan/plan.h"),
             "nested_loop": ("planner/",),
             "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/node/custom_scan.h", "vector/plan/"),
             "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),

@@ -12,7 +12,7 @@
  *
  *	  SELECT s.k, avg(s.x) FROM s WHERE s.y > 3 GROUP BY s.k
  *
- * When the calls of the first have cost a multiple of what the second costs,
+ * When the calls of the first have taken a multiple of what the second takes,
  * MemoizeSubPlan executes that. Most queries have few calls, so it is planned
  * only then, and the plan of the subquery carries the query.
  *
@@ -55,6 +55,7 @@
 #include "memoize/memoize.h"
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
+#include "vector/plan/plan.h"
 
 /* ---- the query, when the subquery's plan is made ---- */
 
@@ -310,15 +311,18 @@ receive_end(DestReceiver *self)
 /*
  * Plan it, without workers of its own, in the current memory context. What
  * parameters of a generic plan are is not looked at: what is computed of them
- * might fail.
+ * might fail. *ms are the milliseconds that it is estimated to take, where all
+ * tables are in memory; -1: not known.
  */
 PlannedStmt *
-memoize_plan_grouped(Query *query, EState *estate)
+memoize_plan_grouped(Query *query, EState *estate, double *ms)
 {
 	PlannedStmt *plan;
 
 	PushActiveSnapshot(estate->es_snapshot);
+	vector_ask_query_ms();
 	plan = planner(copyObject(query), estate->es_sourceText, 0, NULL, NULL);
+	*ms = vector_take_query_ms();
 	PopActiveSnapshot();
 
 	return plan;

@@ -28,7 +28,7 @@
  *
  * Where most calls pass other values, there is little to find. If the results
  * of all values can be computed at once, as those of a subquery that aggregates
- * the rows of a key, that is done when calls have cost several times as much.
+ * the rows of a key, that is done when calls have taken several times as long.
  *
  *	memoize_plan.c	finds the subqueries of a statement, and puts the node above their plans
  *	memoize_scan.c	executes it
@@ -55,9 +55,6 @@ typedef enum MemoizePrivate
 	 */
 	MEMOIZE_DECISION_CALLS,
 
-	/* Float: what a call costs that executes the plan */
-	MEMOIZE_CALL_COST,
-
 	/* Query: memoize_grouped_query(), or NULL */
 	MEMOIZE_GROUPED
 } MemoizePrivate;
@@ -72,7 +69,7 @@ extern void memoize_init(void);
 typedef bool (*MemoizeReceive) (void *arg, const Datum *values, const bool *nulls);
 
 extern Query *memoize_grouped_query(PlannerInfo *root, SubPlan *subplan);
-extern PlannedStmt *memoize_plan_grouped(Query *query, EState *estate);
+extern PlannedStmt *memoize_plan_grouped(Query *query, EState *estate, double *ms);
 extern bool memoize_execute_grouped(PlannedStmt *plan, EState *estate, MemoizeReceive receive_row, void *arg);
 
 /* ---- memoize_scan.c ---- */

@@ -123,9 +123,8 @@ memoize(PlannerGlobal *glob, Plan *plan, SubPlan *subplan)
 	cscan->scan.plan.targetlist = copyObject(plan->targetlist);
 	cscan->custom_scan_tlist = copyObject(plan->targetlist);
 	cscan->custom_exprs = key_of(subplan);
-	cscan->custom_private = list_make4(makeInteger(subplan->subLinkType == EXISTS_SUBLINK),
+	cscan->custom_private = list_make3(makeInteger(subplan->subLinkType == EXISTS_SUBLINK),
 									   makeInteger(decision_calls(plan->total_cost)),
-									   makeFloat(psprintf("%.9g", plan->total_cost)),
 									   memoize_grouped_query(list_nth(glob->subroots, subplan->plan_id - 1), subplan));
 	cscan->methods = &memoize_scan_methods;
 

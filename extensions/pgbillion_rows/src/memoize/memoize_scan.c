@@ -16,7 +16,7 @@
  * room.
  *
  * Where the results for all values can be computed at once (grouped.c), that is
- * done once the calls that executed the plan have cost several times as much:
+ * done once the calls that executed the plan have taken several times as long:
  * whatever calls follow, little is lost. From then on a value without an entry
  * is one of which the subquery finds no row. All these, and NULL, which equals
  * nothing, have one entry: that of a key whose values are all NULL.
@@ -37,6 +37,7 @@
 #include "lib/ilist.h"
 #include "miscadmin.h"
 #include "nodes/plannodes.h"
+#include "portability/instr_time.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -59,16 +60,24 @@
 #define MOST_PASSTHROUGH_FACTOR 1024
 
 /*
- * What the calls have cost, in the planner's units, before it is asked what the
- * results for all values cost: planning that takes half a millisecond.
+ * What the calls have taken, in milliseconds, before it is asked what the
+ * results for all values take: planning that takes half a millisecond.
  */
-#define GROUPED_LEAST_SPENT 10000.0
+#define GROUPED_LEAST_MS 25.0
+
+/* The first calls that execute the plan are timed, and then one of this number. */
+#define TIMED_FIRST 4
+#define TIMED_CALLS 16
 
 /*
- * Calls have to cost this many times as much. If none follows, that part of the
- * time was in vain; if as many follow again, nothing was.
+ * Calls have to take this many times as long as that is estimated to take. If
+ * none follows, that part of the time was in vain; if as many follow again,
+ * nothing was.
  */
 #define GROUPED_FACTOR 8.0
+
+/* Milliseconds that it takes to keep the result of a group. */
+#define GROUPED_KEEP_MS 0.001
 
 /* Memory that a group's entry takes at least, with its row and what allocating adds. */
 #define GROUPED_ENTRY_BYTES 160
@@ -139,9 +148,13 @@ typedef struct MemoState
 	Query	   *grouped;		/* results for all values, or NULL: no longer */
 	PlannedStmt *grouped_plan;	/* of it, once it was asked for */
 	MemoryContext grouped_context;	/* where it is planned and executed */
-	Cost		call_cost;
-	double		grouped_calls;	/* that execute the plan before it is looked
-								 * at next */
+	double		grouped_ms;		/* that the calls take which execute the plan
+								 * before that is looked at next */
+	uint64		timed;			/* of these calls: how many, and what they
+								 * have taken */
+	double		timed_ms;
+	double		longest_ms;		/* the one that has taken longest */
+	uint64		timed_last;		/* which the last one was */
 	TupleTableSlot *grouped_slot;	/* for its rows */
 	bool		all_known;		/* has every value of which there are rows an
 								 * entry? */
@@ -431,6 +444,13 @@ give_up_grouped(MemoState *state)
 	state->grouped_context = NULL;
 }
 
+/* What a call takes that executes the plan, without the longest one, which may have had to wait; 0: not known yet. */
+static double
+call_ms(const MemoState *state)
+{
+	return state->timed < 2 ? 0 : (state->timed_ms - state->longest_ms) / (state->timed - 1);
+}
+
 /* Plan the query for all values. */
 static void
 plan_grouped(MemoState *state)
@@ -438,16 +458,31 @@ plan_grouped(MemoState *state)
 	EState	   *estate = state->css.ss.ps.state;
 	MemoryContext old;
 	Plan	   *plan;
+	double		ms;
 
 	state->grouped_context = AllocSetContextCreate(estate->es_query_cxt, "MemoizeSubPlan groups", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(state->grouped_context);
-	state->grouped_plan = memoize_plan_grouped(state->grouped, estate);
+	state->grouped_plan = memoize_plan_grouped(state->grouped, estate, &ms);
 	MemoryContextSwitchTo(old);
 	plan = state->grouped_plan->planTree;
 	if (plan->plan_rows * GROUPED_ENTRY_BYTES > state->limit)
+	{
 		give_up_grouped(state);
-	else if (state->decision_calls > 0)
-		state->grouped_calls = Max(state->grouped_calls, GROUPED_FACTOR * plan->total_cost / Max(state->call_cost, 1));
+		return;
+	}
+	if (state->grouped_ms <= 0)
+		return;
+	/* if tables are not in memory, there are only costs */
+	if (ms < 0)
+		ms = call_ms(state) * plan->total_cost / Max(state->plan->plan->total_cost, 1);
+	state->grouped_ms = Max(state->grouped_ms, GROUPED_FACTOR * (ms + GROUPED_KEEP_MS * plan->plan_rows));
+}
+
+/* Have the calls that execute the plan taken as long as they may before it is looked at what all results take? */
+static bool
+is_grouped_due(const MemoState *state)
+{
+	return (state->misses + state->passed) * call_ms(state) >= state->grouped_ms;
 }
 
 /* The plan has been executed often: look whether the results for all values cost less, and get them if they do. */
@@ -464,7 +499,7 @@ consider_grouped(MemoState *state)
 	}
 	if (state->grouped_plan == NULL)
 		plan_grouped(state);
-	if (state->grouped == NULL || state->misses + state->passed < state->grouped_calls)
+	if (state->grouped == NULL || !is_grouped_due(state))
 		return;
 	old = MemoryContextSwitchTo(state->grouped_context);
 	complete = memoize_execute_grouped(state->grouped_plan, state->css.ss.ps.state, keep_group, state);
@@ -532,9 +567,8 @@ begin_memoize(CustomScanState *css, EState *estate, int eflags)
 	state->one_row = intVal(list_nth(cscan->custom_private, MEMOIZE_ONE_ROW)) != 0;
 	state->decision_calls = intVal(list_nth(cscan->custom_private, MEMOIZE_DECISION_CALLS));
 	state->grouped = list_nth(cscan->custom_private, MEMOIZE_GROUPED);
-	state->call_cost = floatVal(list_nth(cscan->custom_private, MEMOIZE_CALL_COST));
 	if (state->decision_calls > 0)
-		state->grouped_calls = GROUPED_LEAST_SPENT / Max(state->call_cost, 1);
+		state->grouped_ms = GROUPED_LEAST_MS;
 	if (state->grouped != NULL)
 		state->grouped_slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(state->plan), &TTSOpsVirtual);
 	state->context = AllocSetContextCreate(estate->es_query_cxt, "MemoizeSubPlan", ALLOCSET_DEFAULT_SIZES);
@@ -572,7 +606,7 @@ begin_call(MemoState *state)
 
 	if (state->table == NULL)
 		state->table = memo_create(state->context, 64, state);
-	if (state->grouped != NULL && state->misses + state->passed >= state->grouped_calls)
+	if (state->grouped != NULL && is_grouped_due(state))
 		consider_grouped(state);
 	if (state->to_pass > 0)
 	{
@@ -612,6 +646,34 @@ begin_call(MemoState *state)
 	return found != NULL ? MEMO_FOUND : state->entry != NULL ? MEMO_FILL : MEMO_PASS;
 }
 
+/*
+ * The next row of the plan. What some of the calls take until their row is added
+ * up as long as it is of use.
+ */
+static TupleTableSlot *
+run_plan(MemoState *state)
+{
+	uint64		executed = state->misses + state->passed;
+	instr_time	start;
+	instr_time	end;
+	double		ms;
+	TupleTableSlot *slot;
+
+	if (state->grouped == NULL || executed == state->timed_last ||
+		(executed > TIMED_FIRST && executed % TIMED_CALLS != 0))
+		return ExecProcNode(state->plan);
+	state->timed_last = executed;
+	INSTR_TIME_SET_CURRENT(start);
+	slot = ExecProcNode(state->plan);
+	INSTR_TIME_SET_CURRENT(end);
+	INSTR_TIME_SUBTRACT(end, start);
+	ms = INSTR_TIME_GET_MILLISEC(end);
+	state->timed++;
+	state->timed_ms += ms;
+	state->longest_ms = Max(state->longest_ms, ms);
+	return slot;
+}
+
 static TupleTableSlot *
 exec_memoize(CustomScanState *css)
 {
@@ -635,7 +697,7 @@ exec_memoize(CustomScanState *css)
 				break;
 			return ExecStoreMinimalTuple(state->entry->rows[state->next++], state->slot, false);
 		case MEMO_FILL:
-			slot = ExecProcNode(state->plan);
+			slot = run_plan(state);
 			if (!TupIsNull(slot))
 			{
 				keep_row(state, slot);
@@ -644,7 +706,7 @@ exec_memoize(CustomScanState *css)
 			state->entry->complete = true;
 			break;
 		case MEMO_PASS:
-			slot = ExecProcNode(state->plan);
+			slot = run_plan(state);
 			if (!TupIsNull(slot))
 				return slot;
 			break;

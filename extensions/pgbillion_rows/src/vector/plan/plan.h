@@ -188,6 +188,7 @@ extern Path *vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClau
 /* report.c */
 extern void vector_report_groups_guess(PlannerInfo *root, List *keys, double rows, double most);
 extern double vector_take_query_ms(void);
+extern void vector_ask_query_ms(void);
 
 /* filter_path.c */
 

@@ -156,6 +156,7 @@ report_matches_guesses(PlannerInfo *root, const JoinChain *chain)
 
 /* How long the query takes that was planned last, or -1. */
 static double query_ms = -1;
+static bool ms_asked = false;
 
 /*
  * The milliseconds that the query is estimated to take that was planned last, or
@@ -167,7 +168,15 @@ vector_take_query_ms(void)
 	double		result = query_ms;
 
 	query_ms = -1;
+	ms_asked = false;
 	return result;
+}
+
+/* Have that be known of the query that is planned next. */
+void
+vector_ask_query_ms(void)
+{
+	ms_asked = true;
 }
 
 /* A query has all its paths. */
@@ -179,7 +188,7 @@ report_estimates(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_r
 	if (stage != UPPERREL_FINAL)
 		return;
 	/* what is around the query asks for it, whether it is reported or not */
-	if (root->parent_root != NULL || plan_is_reported())
+	if (root->parent_root != NULL || ms_asked || plan_is_reported())
 		query_ms = cached_query_ms(root, rel->pathlist);
 	if (!plan_is_reported())
 		return;
