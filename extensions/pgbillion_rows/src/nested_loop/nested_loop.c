@@ -286,8 +286,9 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 {
 	Path	   *hash = NULL;
 	List	   *loops = NIL;
-	Cost		startup = 0;
 	bool		replaced = false;
+	Cost		startup = 0;
+	Cost		least = 0;
 	ListCell   *lc;
 
 	if (!replace_nested_loops ||
@@ -305,10 +306,14 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	{
 		if (takes_place(root, hash, lfirst(lc)))
 		{
-			joined->pathlist = list_delete_ptr(joined->pathlist, lfirst(lc));
+			NestPath   *loop = lfirst(lc);
+
+			joined->pathlist = list_delete_ptr(joined->pathlist, loop);
 			if (!replaced)
-				report(root, joined, lfirst(lc), hash);
-			startup = replaced ? Min(startup, ((Path *) lfirst(lc))->startup_cost) : ((Path *) lfirst(lc))->startup_cost;
+				report(root, joined, &loop->jpath.path, hash);
+			startup = replaced ? Min(startup, loop->jpath.path.startup_cost) : loop->jpath.path.startup_cost;
+			if (cost_left_out(loop) == 0)
+				least = least > 0 ? Min(least, loop->jpath.path.total_cost) : loop->jpath.path.total_cost;
 			replaced = true;
 		}
 	}
@@ -316,9 +321,13 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	{
 		/*
 		 * nobody waits for the first rows; but of plans that cost about the
-		 * same PostgreSQL would keep another loop, which starts first
+		 * same PostgreSQL would keep another loop, which starts first. Nor is
+		 * a hash join with the sides the other way round to be preferred that
+		 * costs next to nothing less: the outer side that PostgreSQL has
+		 * chosen is the one that may be empty, and is read first.
 		 */
 		hash->startup_cost = Min(hash->startup_cost, startup);
+		hash->total_cost = Max(hash->total_cost, least);
 		add_path(joined, hash);
 	}
 }
