@@ -164,6 +164,9 @@ def run(
                 found = [answers.answer(cursor) for cursor in executed(conn, query)]
     except psycopg.Error as raised:
         error = (raised.sqlstate or "", raised.diag.message_primary or str(raised))
+        # PostgreSQL has no code of its own for a regular expression that lacks memory
+        if error[0] == "2201B" and error[1].endswith(": out of memory"):
+            error = (OUT_OF_MEMORY, error[1])
     # a cancellation may come late, and nobody waits for it
     while True:
         try:

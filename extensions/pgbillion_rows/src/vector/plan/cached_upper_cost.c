@@ -53,7 +53,7 @@ replaces_path_below(const CustomPath *path)
 	return false;
 }
 
-/* Is it a path of ours that takes the place of windows of PostgreSQL's? */
+/* Is it our path of windows, which replaces PostgreSQL's? */
 static bool
 is_vector_window(const Path *path)
 {
