@@ -156,8 +156,7 @@ search(PlannerInfo *root, int nlevels, List *relations)
 
 /*
  * Will the paths of a query's joined relations be asked for once, when all joins
- * that give them have been looked at? Not if another library searches. After an
- * error it may be false for a query that is no more.
+ * that give them have been looked at? Not if another library searches.
  */
 bool
 planner_completes_joins(PlannerInfo *root)
@@ -209,6 +208,7 @@ static PlannedStmt *
 plan_statement(Query *parse, const char *query, int options, ParamListInfo params EXPLAIN_PARAMETER)
 {
 	int			outer = cursor_options;
+	PlannerInfo *around = searched;
 	PlannedStmt *result;
 
 	cursor_options = options;
@@ -220,6 +220,8 @@ plan_statement(Query *parse, const char *query, int options, ParamListInfo param
 	PG_FINALLY();
 	{
 		cursor_options = outer;
+		/* after an error another query may be at the same address */
+		searched = around;
 	}
 	PG_END_TRY();
 	return result;
