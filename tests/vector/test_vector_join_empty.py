@@ -17,13 +17,16 @@ from test_vector_join import KIND, LITTLE, NODES, both, kinds, prepare
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
 
 TABLES = """
-CREATE TABLE facts AS SELECT i AS id, i % 1000 AS a, i % 100 AS b, i % 10 AS c, i % 7 AS x
+CREATE TABLE facts AS SELECT i AS id, i % 1000 AS a, i % 100 AS b, i % 10 AS c, i % 7 AS x, i % 100 * 2 AS d
     FROM generate_series(1, 20000) i;
 CREATE TABLE large AS SELECT i AS a, i % 3 AS kind, repeat('x', 20) AS t FROM generate_series(0, 999) i,
     generate_series(1, 5);
 CREATE TABLE middle AS SELECT i AS b, i % 5 AS kind FROM generate_series(0, 99) i;
 CREATE TABLE small AS SELECT i AS c, i % 2 AS kind FROM generate_series(0, 9) i;
 CREATE TABLE few AS SELECT i AS a, i % 2 AS kind FROM generate_series(0, 9) i;
+CREATE TABLE halves AS SELECT i AS d, i::text AS word, i % 2 AS kind FROM generate_series(0, 199) i;
+CREATE FUNCTION dear(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE COST 10000
+    AS 'BEGIN RETURN $1; END';
 """
 
 
@@ -32,7 +35,7 @@ def database(cluster: Cluster) -> Iterator[str]:
     with servers.new_database(cluster, "empty_joins") as name:
         with cluster.connect(name) as conn:
             conn.execute(TABLES.encode())
-            conn.execute("VACUUM ANALYZE facts, large, middle, small, few")
+            conn.execute("VACUUM ANALYZE facts, large, middle, small, few, halves")
         yield name
 
 
@@ -112,6 +115,73 @@ def test_a_small_table_is_read_before_all_sides(conn: Connection) -> None:
         assert read(conn, query.format(1), expected) == {"large", "middle"}
     assert one(conn, outer.format(1)) == 25
     assert one(conn, semi.format(1)) == 4
+
+
+DEAR = "(SELECT * FROM large WHERE dear(kind) < 2) l"
+
+
+def test_the_table_is_read_before_a_dear_side(conn: Connection) -> None:
+    """No side is empty, and yet no row is left of the sides that take less."""
+    query = (
+        f"SELECT count(*), sum(x), max(l.t) FROM facts f JOIN halves h USING (d) JOIN {DEAR} USING (a)"
+        " WHERE h.kind = {}"
+    )
+    assert read(conn, query.format(1), ["Inner"] * 2) == {"halves"}
+    assert read(conn, query.format(0), ["Inner"] * 2) == {"halves", "large"}
+    assert one(conn, query.format(0)) == 66700
+    # whichever is joined first
+    query = f"SELECT count(*), max(l.t) FROM facts f JOIN {DEAR} USING (a) JOIN halves h USING (d) WHERE h.kind = {{}}"
+    assert read(conn, query.format(1), ["Inner"] * 2) == {"halves"}
+    assert read(conn, query.format(0), ["Inner"] * 2) == {"halves", "large"}
+    # and if no rows are removed by keys before they are joined
+    query = (
+        f"SELECT count(*), max(l.t) FROM facts f JOIN halves h ON h.word = f.d::text JOIN {DEAR} USING (a)"
+        " JOIN middle m USING (b) WHERE h.kind = {}"
+    )
+    assert read(conn, query.format(1), ["Inner"] * 3) == {"halves", "middle"}
+    assert read(conn, query.format(0), ["Inner"] * 3) == {"halves", "middle", "large"}
+    # but a side whose rows are returned without a match is read
+    query = (
+        f"SELECT count(*), max(l.t) FROM {DEAR} WHERE NOT EXISTS"
+        " (SELECT FROM facts f JOIN halves h USING (d) WHERE f.a = l.a AND h.kind = 1)"
+    )
+    assert read(conn, query, ["Inner", "Right Anti"]) == {"halves", "large"}
+    assert one(conn, query) == 3335
+
+
+def test_a_dear_side_that_is_not_read_now_and_then(conn: Connection) -> None:
+    query = (
+        f"SELECT n, (SELECT count(*) FROM facts f JOIN halves h USING (d) JOIN {DEAR} USING (a)"
+        " WHERE h.kind = n % 2) FROM (VALUES (0), (1), (2), (3), (4), (1)) v(n)"
+    )
+    both(conn, query, ["Inner", "Inner"])
+    assert [count for _, count in conn.execute(query.encode())] == [66700, 0, 66700, 0, 66700, 0]
+
+
+def test_sides_in_files_before_a_dear_one(conn: Connection) -> None:
+    """Nothing is read ahead of the table: all of it would have to be written first."""
+    conn.execute(LITTLE.encode())
+    query = (
+        "SELECT count(*), max(l.t) FROM facts f JOIN (SELECT id, x FROM facts) o ON o.id = f.id"
+        f" JOIN {DEAR} ON l.a = f.a WHERE o.x = {{}}"
+    )
+    for x in (1, 8):
+        both(conn, query.format(x), ["Inner", "Inner"])
+        assert one(conn, query.format(x)) == (9530 if x == 1 else 0)
+
+
+def test_processes_before_a_dear_side(conn: Connection) -> None:
+    conn.execute(
+        "SET max_parallel_workers_per_gather = 2; SET pgbillion_rows.vector_exchange = force;"
+        " SET min_parallel_index_scan_size = 0"
+    )
+    query = f"SELECT count(*), max(l.t) FROM facts f JOIN halves h USING (d) JOIN {DEAR} USING (a) WHERE {{}}"
+    # of the last ones, few processes have any row
+    for condition in ("h.kind = 1", "h.kind = 0", "f.id > 19900", "f.id < 100 AND h.kind = 0"):
+        both(conn, query.format(condition), None)
+        plan = plans.explain(conn, query.format(condition))
+        assert plans.parallel(plan)
+        assert kinds(plan) == ["Inner"] * 2
 
 
 def test_sides_in_files_beside_an_empty_one(conn: Connection) -> None:

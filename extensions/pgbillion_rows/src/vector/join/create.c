@@ -120,6 +120,7 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	join->type = spec->type;
 	join->reversed = spec->reversed;
 	join->cost = spec->cost * (1.0 + spec->plan->plan->plan_rows);
+	join->dear = spec->dear;
 	join->input = input;
 	join->below = input->source;
 	join->filter = filter;

@@ -56,6 +56,7 @@ typedef struct JoinSpec
 	bool		shared;			/* processes run it together */
 	int			cost;			/* what its table takes, as the planner knows
 								 * better than the plan tells */
+	bool		dear;			/* that is more than to read the big table */
 	AttrNumber	first;			/* attribute before that of its first column */
 	int			ncolumns;
 } JoinSpec;

@@ -16,7 +16,9 @@
  *
  * The hash tables of all joins are filled when the first row is asked for, those
  * that cost least first. Once one of them leaves no rows, no other inner side is
- * read, and none if a small table has no rows that the filter keeps.
+ * read, and none if a small table has no rows that the filter keeps. Before a
+ * table is filled that takes longer than to read the big table does, that one is
+ * read up to the first row that the joins so far leave.
  *
  *-------------------------------------------------------------------------
  */
@@ -671,22 +673,50 @@ next_to_build(VectorJoin *last)
 }
 
 /*
- * Read ahead what a small table has, up to the first rows that the filter keeps.
- * False if there are none. No key has been read yet that might remove rows.
+ * Read ahead the input of a join, up to the first rows that it has. False if
+ * there are none. Tables below have been built.
  */
 static bool
-read_ahead(VectorJoin *first)
+read_ahead(VectorJoin *join)
 {
-	MemoryContext old = MemoryContextSwitchTo(first->input->econtext->ecxt_per_tuple_memory);
+	MemoryContext old = MemoryContextSwitchTo(join->input->econtext->ecxt_per_tuple_memory);
 
-	while (!first->ahead && read_input(first))
+	while (!join->ahead && read_input(join))
 	{
 		CHECK_FOR_INTERRUPTS();
-		first->ahead = first->input->n > 0;
+		join->ahead = join->input->n > 0;
 	}
 	MemoryContextSwitchTo(old);
 
-	return first->ahead;
+	return join->ahead;
+}
+
+/*
+ * Do the joins leave any row whose tables are built, up to the first one whose
+ * table is not? Rows are read once: those that come first wait for the other
+ * tables, whose keys remove some of the next ones. Where rows have been written
+ * to files nothing is read ahead, as all of them would have to be.
+ */
+static bool
+leave_some(VectorJoin *last)
+{
+	VectorJoin *lowest = last;
+	VectorJoin *first = last;
+
+	for (VectorJoin *join = last; join != NULL; join = join_below(join))
+	{
+		if (!join->built)
+			lowest = join;
+		first = join;
+	}
+	for (VectorJoin *join = join_below(lowest); join != NULL; join = join_below(join))
+	{
+		if (join->divided)
+			return true;
+	}
+	if (lowest == first && first->key_filter != NULL && !first->ahead)
+		join_key_filter_begin(first->key_filter);
+	return read_ahead(lowest);
 }
 
 /*
@@ -698,20 +728,23 @@ static bool
 build_tables(VectorJoin *last)
 {
 	VectorJoin *first = last;
-	bool		read = false;
+	bool		may_read = !has_rows_without(last, NULL);
 	VectorJoin *next;
 
 	for (VectorJoin *join = last; join != NULL; join = join_below(join))
 	{
 		if (leaves_none_of(last, join))
 			return false;
-		read |= join->read;
+		/* keys of the last time might remove rows of this one */
+		may_read &= !join->read;
 		first = join;
 	}
-	if (first->is_small && !read && !has_rows_without(last, NULL) && !read_ahead(first))
+	if (first->is_small && may_read && !read_ahead(first))
 		return false;
 	while ((next = next_to_build(last)) != NULL)
 	{
+		if (next->dear && may_read && !leave_some(last))
+			return false;
 		build_table(next);
 		if (leaves_none_of(last, next))
 			return false;

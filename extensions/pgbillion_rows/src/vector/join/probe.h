@@ -42,6 +42,7 @@ struct VectorJoin
 	JoinType	type;
 	bool		reversed;
 	double		cost;			/* of the table, over how likely it is empty */
+	bool		dear;			/* it takes longer than to read the big table */
 	Source	   *below;			/* of the rows of the input */
 	Batch	   *input;
 	VectorFilter *filter;		/* of what is below, or NULL */

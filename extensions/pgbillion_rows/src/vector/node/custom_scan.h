@@ -52,7 +52,8 @@ typedef enum VectorJoinPrivate
 	VECTOR_JOIN_COLUMNS,		/* and columns of its plan there are */
 	VECTOR_JOIN_SHARED,			/* do processes run its plan together? */
 	VECTOR_JOIN_REVERSED,		/* are its rows the plan's? */
-	VECTOR_JOIN_COST			/* what its table takes */
+	VECTOR_JOIN_COST,			/* what its table takes */
+	VECTOR_JOIN_DEAR			/* is that more than to read the big table? */
 } VectorJoinPrivate;
 
 /* What custom_private of a scan that returns rows holds; its expressions are the filter. */

@@ -153,6 +153,7 @@ join_rows_create(VectorNode *node, List *exprs)
 		spec->shared = list_nth_int(numbers, VECTOR_JOIN_SHARED) != 0;
 		spec->reversed = list_nth_int(numbers, VECTOR_JOIN_REVERSED) != 0;
 		spec->cost = list_nth_int(numbers, VECTOR_JOIN_COST);
+		spec->dear = list_nth_int(numbers, VECTOR_JOIN_DEAR) != 0;
 		columns = take(exprs, &position, spec->ncolumns);
 		spec->plan = list_nth(node->css.custom_ps, list_length(rows->specs));
 		spec->first = last;

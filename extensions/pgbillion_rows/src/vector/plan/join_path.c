@@ -366,6 +366,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	List	   *terms = vector_ordered_terms(root, chain->table->baserestrictinfo, chain->table->rows);
 	int			last = step_before_subqueries(steps);
 	int			plain = last < 0 ? list_length(terms) : count_plain(terms);
+	Cost		reading = (chain->index_pages + chain->index_row * chain->table->tuples) / vector_parallel_divisor(parallel_workers);
 	ListCell   *lc;
 
 	*path = *vector_make_scan_path(parent, chain->table, target, list_copy_head(terms, plain), index.index, index.late,
@@ -377,8 +378,9 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		JoinStep   *step = lfirst(lc);
 		double		divisor = vector_parallel_divisor(parallel_workers);
 		Path	   *inner = join_step_inner(step, divisor);
-		int			cost = (int) Min(join_step_own_cost(step, divisor), PG_INT32_MAX);
+		Cost		own = join_step_own_cost(step, divisor);
 		List	   *others = step->others;
+		List	   *kind;
 
 		/* only one scan may have the rows of the hash table: look_along() */
 		Assert(!step->reversed || (parallel_workers == 0 && chain->table->reloptkind == RELOPT_BASEREL));
@@ -390,8 +392,9 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 			result->around = lappend(result->around, step->around);
 		else
 			path->custom_paths = lappend(path->custom_paths, inner);
-		joins = lappend(joins, list_make4(list_make4_int(step->type, inner == step->partial, step->reversed, cost), step->clauses,
-										  step->quals, others));
+		/* as JoinPathKind has it */
+		kind = list_make5_int(step->type, inner == step->partial, step->reversed, (int) Min(own, PG_INT32_MAX), own > reading);
+		joins = lappend(joins, list_make4(kind, step->clauses, step->quals, others));
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes += inner->disabled_nodes;
 #endif

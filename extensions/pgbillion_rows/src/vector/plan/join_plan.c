@@ -53,6 +53,7 @@ vector_plan_joins(CustomScan *cscan, List *joins, List *plans)
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_SHARED));
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_REVERSED));
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_COST));
+		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_DEAR));
 		cscan->custom_private = lappend(cscan->custom_private, numbers);
 	}
 	return copyObject(exprs);

@@ -78,7 +78,8 @@ typedef enum JoinPathKind
 	JOIN_KIND_TYPE,				/* a JoinType */
 	JOIN_KIND_SHARED,			/* do processes run the inner side together? */
 	JOIN_KIND_REVERSED,			/* are its rows those of the inner side? */
-	JOIN_KIND_COST				/* what its table takes */
+	JOIN_KIND_COST,				/* what its table takes */
+	JOIN_KIND_DEAR				/* is that more than to read the big table? */
 } JoinPathKind;
 
 /* aggregate_path.c */
