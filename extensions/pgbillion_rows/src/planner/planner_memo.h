@@ -35,6 +35,7 @@ typedef enum MemoKind
 	MEMO_KNOWN_ROWS,			/* of a PlannerInfo: known_rows.c */
 	MEMO_STORAGE,				/* of a PlannerInfo or a table: columns_path.c */
 	MEMO_QUERY_COST,			/* of a PlannerInfo: cached_upper_cost.c */
+	MEMO_LOOK_UPS,				/* of a relation: look_up_path.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 

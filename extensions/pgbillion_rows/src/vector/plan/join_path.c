@@ -33,6 +33,7 @@
 #include "vector/plan/branch.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_search.h"
+#include "vector/plan/look_up_path.h"
 #include "vector/plan/plan.h"
 
 /* How many times what another one costs a chain may cost, as far as the search can tell, and still take less. */
@@ -900,7 +901,11 @@ static void
 look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 			 JoinPathExtraData *extra)
 {
-	if (join_chain_note_pair(root, joined, outer, inner, type, extra) && !planner_completes_joins(root))
+	if (!join_chain_note_pair(root, joined, outer, inner, type, extra))
+		return;
+	if (planner_completes_joins(root))
+		look_ups_note(root, joined, outer, inner, type, extra);
+	else
 		offer_rows(root, joined, false);
 }
 
@@ -908,8 +913,10 @@ look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInf
 static void
 complete_joins(PlannerInfo *root, RelOptInfo *joined)
 {
-	if (!IS_DUMMY_REL(joined))
-		offer_rows(root, joined, true);
+	if (IS_DUMMY_REL(joined))
+		return;
+	offer_rows(root, joined, true);
+	look_ups_offer(root, joined);
 }
 
 /* Make the plan node. Its scan returns all columns of the relation, whatever is computed of them. */
