@@ -63,6 +63,13 @@ typedef struct PredicateKernel
 	 * might raise an error. NULL: that is never known.
 	 */
 	bool		(*excludes) (Predicate *predicate, Batch *batch);
+
+	/*
+	 * Does select() look at an array of numbers as the source of this batch
+	 * has it? That takes less than to look codes of a dictionary up. NULL:
+	 * never.
+	 */
+	bool		(*is_packed) (Predicate *predicate, Batch *batch);
 } PredicateKernel;
 
 /* Each kernel's own struct begins with it. */

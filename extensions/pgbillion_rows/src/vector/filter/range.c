@@ -56,6 +56,22 @@ is_own_type(const Range *range, const Batch *batch)
 	return range->type == batch->columns[range->column].type;
 }
 
+/* Has the source the column as an array that the comparison can look at? */
+static bool
+find_packed(const Range *range, Batch *batch, Packed *packed)
+{
+	return range->kind->select_packed != NULL && is_own_type(range, batch) &&
+		batch_packed_nulls(batch, range->column, packed);
+}
+
+static bool
+is_packed(Predicate *predicate, Batch *batch)
+{
+	Packed		packed;
+
+	return find_packed((Range *) predicate, batch, &packed);
+}
+
 static int
 select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
@@ -65,8 +81,7 @@ select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 
 	if (!get_scalars(range, batch, scalars))
 		return 0;
-	if (range->kind->select_packed != NULL && is_own_type(range, batch) &&
-		batch_packed_nulls(batch, range->column, &packed))
+	if (find_packed(range, batch, &packed))
 	{
 		int			found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
 
@@ -124,6 +139,7 @@ static const PredicateKernel range_kernel = {
 	.select = select_range,
 	.merge = merge,
 	.excludes = excludes,
+	.is_packed = is_packed,
 };
 
 /* The range that a comparison of a column with a constant or a parameter is, or NULL. */

@@ -17,6 +17,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -250,21 +251,46 @@ typedef struct FilterMemo
 								 * not known yet */
 } FilterMemo;
 
-/* Count operators whose operands have a variable length: they are unpacked each time. */
-static bool
-count_variable(Node *node, void *context)
+/* From so many elements on PostgreSQL looks values of an array up in a hash table (its MIN_ARRAY_SIZE_FOR_HASHED_SAOP). */
+#define HASHED_ELEMENTS 9
+
+/* The elements of a constant array that are compared one by one; 0 if they are not, or not known. */
+static int
+elements_compared(Node *array)
 {
+	ArrayType  *value;
+	int			n;
+
+	if (!IsA(array, Const) || ((Const *) array)->constisnull)
+		return 0;
+	value = DatumGetArrayTypeP(((Const *) array)->constvalue);
+	n = ArrayGetNItems(ARR_NDIM(value), ARR_DIMS(value));
+
+	return n < HASHED_ELEMENTS ? n : 0;
+}
+
+/* Add what comparisons take in PostgreSQL beyond what they cost it. */
+static bool
+add_comparisons(Node *node, void *context)
+{
+	Cost	   *cost = context;
 	List	   *args = NIL;
+	int			elements = 0;
 
 	if (node == NULL)
 		return false;
 	if (IsA(node, OpExpr))
 		args = ((OpExpr *) node)->args;
 	else if (IsA(node, ScalarArrayOpExpr))
+	{
 		args = ((ScalarArrayOpExpr *) node)->args;
+		elements = elements_compared(lsecond(args));
+	}
+	*cost += ELEMENT_COST * elements;
+	/* these are unpacked each time */
 	if (args != NIL && get_typlen(exprType(linitial(args))) == -1)
-		++* (int *) context;
-	return expression_tree_walker(node, count_variable, context);
+		*cost += VARIABLE_LENGTH_COST * Max(elements, 1);
+	return expression_tree_walker(node, add_comparisons, context);
 }
 
 /* Cost of a term for each of `rows` rows for which it is evaluated, and, added to *startup, once. */
@@ -273,14 +299,14 @@ term_cost(PlannerInfo *root, Node *term, double rows, Cost *startup)
 {
 	SubqueryCosts subqueries = {0};
 	QualCost	cost;
-	int			variable = 0;
+	Cost		comparisons = 0;
 
 	cost_qual_eval_node(&cost, term, root);
-	(void) count_variable(term, &variable);
+	(void) add_comparisons(term, &comparisons);
 	if (contain_subplans(term))
 		subqueries = vector_subquery_costs(root, term, rows);
 	*startup += cost.startup - subqueries.planned_startup + subqueries.taken_startup;
-	return cost.per_tuple + variable * VARIABLE_LENGTH_COST - subqueries.planned + subqueries.taken;
+	return cost.per_tuple + comparisons - subqueries.planned + subqueries.taken;
 }
 
 /* How many rows the first n terms of a table's filter leave, in whichever plans of subqueries the others have. */

@@ -469,27 +469,28 @@ segment_bounds(SegmentSource *source, Batch *batch, int index, Bounds *result)
 static void
 make_codes(SegmentSource *source, SegmentColumn *column, const ColumnState *state, int n, const Codes *codes)
 {
-	int			width = column->array == NULL ? 0 : state->width;
+	const void *elements = column->array == NULL ? zeros : kept_elements(source, column, state->width, n);
+	int			width = column->array == NULL ? 1 : state->width;
+	const bool *nulls = state->kind == COLUMN_ALL_NULL ? NULL : kept_nulls(source, column, n);
+	int			all = state->kind == COLUMN_ALL_NULL ? codes->null : 0;
 
 	if (codes->n <= SHORT_CODES && column->codes == NULL)
 		column->codes = MemoryContextAlloc(source->context, sizeof(uint8) * BATCH_ROWS);
 	if (codes->n > SHORT_CODES && column->long_codes == NULL)
 		column->long_codes = MemoryContextAlloc(source->context, sizeof(uint16) * BATCH_ROWS);
-	for (int i = 0; i < n; i++)
-	{
-		int			row = window_row(source, i);
-		int			code = 0;
+#define MAKE_CODES(to, from) \
+	for (int i = 0; i < n; i++) \
+		column->to[i] = nulls != NULL && nulls[i] ? codes->null : all + ((const from *) elements)[i]
 
-		if (state->kind == COLUMN_ALL_NULL || (column->nulls != NULL && column->nulls[row]))
-			code = codes->null;
-		else if (width > 0)
-			code = (int) column_element(column->array, width, row);
-		Assert(code >= 0 && code < codes->n);
-		if (codes->n <= SHORT_CODES)
-			column->codes[i] = (uint8) code;
-		else
-			column->long_codes[i] = (uint16) code;
-	}
+	if (codes->n > SHORT_CODES && width == 2)
+		MAKE_CODES(long_codes, uint16);
+	else if (codes->n > SHORT_CODES)
+		MAKE_CODES(long_codes, uint8);
+	else if (width == 2)
+		MAKE_CODES(codes, uint16);
+	else
+		MAKE_CODES(codes, uint8);
+#undef MAKE_CODES
 	column->has_codes = true;
 }
 
