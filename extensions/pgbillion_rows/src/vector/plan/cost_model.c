@@ -289,7 +289,7 @@ add_comparisons(Node *node, void *context)
 	*cost += ELEMENT_COST * elements;
 	/* these are unpacked each time */
 	if (args != NIL && get_typlen(exprType(linitial(args))) == -1)
-		*cost += VARIABLE_LENGTH_COST * Max(elements, 1);
+		*cost += VARIABLE_LENGTH_COST + VARIABLE_ELEMENT_COST * elements;
 	return expression_tree_walker(node, add_comparisons, context);
 }
 

@@ -244,8 +244,9 @@
 /* What comparing values of variable length takes in PostgreSQL beyond the one operator that it costs; measured. */
 #define VARIABLE_LENGTH_COST (2 * cpu_operator_cost)
 
-/* And comparing a value with an element of an array, beyond half an operator; measured. */
-#define ELEMENT_COST (1.5 * cpu_operator_cost)
+/* And comparing a value with an element of an array, beyond half an operator, of any length and of a variable one; measured. */
+#define ELEMENT_COST (0.5 * cpu_operator_cost)
+#define VARIABLE_ELEMENT_COST (1.0 * cpu_operator_cost)
 
 /* ---- PostgreSQL's paths, in memory ---- */
 
