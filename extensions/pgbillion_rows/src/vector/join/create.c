@@ -159,6 +159,11 @@ add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuil
 			first->key_filter = join_key_filter_create(first->filter);
 		join_key_filter_add(first->key_filter, build, key, batch_index(first->input, var->varattno), var->varattno,
 							join_keys_outer_type(build->join_keys, key));
+		if (!OidIsValid(spec->index) || !join_keys_direct(build->join_keys))
+			continue;
+		if (first->look_ups == NULL)
+			first->look_ups = join_look_ups_create(first->input);
+		join_look_ups_add(first->look_ups, build, spec->index, join_keys_outer_type(build->join_keys, key), spec->key_rows);
 	}
 }
 
@@ -245,13 +250,27 @@ joins_shared_rows(Source *source)
 	return result;
 }
 
-/* What removes rows of the table, of the last join's source; or NULL. */
-JoinKeyFilter *
-join_key_filter_of(Source *source)
+/* The join that reads the table's rows, below the last one, whose source is given. */
+static VectorJoin *
+first_join(Source *source)
 {
 	VectorJoin *join = (VectorJoin *) source;
 
 	while (join->below->methods == &join_methods)
 		join = (VectorJoin *) join->below;
-	return join->key_filter;
+	return join;
+}
+
+/* What removes rows of the table, of the last join's source; or NULL. */
+JoinKeyFilter *
+join_key_filter_of(Source *source)
+{
+	return first_join(source)->key_filter;
+}
+
+/* What finds pages of the table by an index, of the last join's source; or NULL. */
+JoinLookUps *
+join_look_ups_of(Source *source)
+{
+	return first_join(source)->look_ups;
 }

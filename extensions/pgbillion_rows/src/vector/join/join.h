@@ -19,6 +19,7 @@
  *	key_filter.c	removes rows of the table that cannot match
  *	probe.c		the source: which rows match
  *	partition.c	the same partition by partition, if memory does not suffice
+ *	look_up.c	finds the pages that few keys are on, by an index
  *	create.c	makes the joins of a scan
  *
  * Memory: each hash table is bounded by hash_mem. Beyond it both sides are
@@ -57,6 +58,9 @@ typedef struct JoinSpec
 	int			cost;			/* what its table takes, as the planner knows
 								 * better than the plan tells */
 	bool		dear;			/* that is more than to read the big table */
+	Oid			index;			/* of the table's, that begins with the key's
+								 * column, or InvalidOid */
+	int			key_rows;		/* of each key, as it is estimated */
 	AttrNumber	first;			/* attribute before that of its first column */
 	int			ncolumns;
 } JoinSpec;
@@ -151,6 +155,15 @@ extern void join_key_filter_batch(JoinKeyFilter *filter, Batch *batch);
 extern bool join_key_filter_excludes(void *filter, Batch *batch);
 extern uint64 join_key_filter_removed(const JoinKeyFilter *filter);
 
+/* ---- look_up.c ---- */
+
+typedef struct JoinLookUps JoinLookUps;
+
+extern JoinLookUps *join_look_ups_create(Batch *table);
+extern void join_look_ups_add(JoinLookUps *look_ups, JoinBuild *build, Oid index, Oid type, double rows);
+extern void join_look_ups_begin(JoinLookUps *look_ups);
+extern Oid	join_look_ups_used(const JoinLookUps *look_ups, uint64 *keys, uint64 *pages);
+
 /* ---- create.c ---- */
 
 typedef struct VectorJoin VectorJoin;
@@ -161,5 +174,6 @@ extern void joins_forget(Source *source, const Bitmapset *changed);
 extern JoinBuild *join_build_of(Source *source, int above);
 extern List *joins_shared_rows(Source *source);
 extern JoinKeyFilter *join_key_filter_of(Source *source);
+extern JoinLookUps *join_look_ups_of(Source *source);
 
 #endif							/* PGBILLION_VECTOR_JOIN_H */

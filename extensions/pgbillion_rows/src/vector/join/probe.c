@@ -691,6 +691,16 @@ read_ahead(VectorJoin *join)
 	return join->ahead;
 }
 
+/* The table's rows are about to be read: have keys of the joins that are built leave some of them out. */
+static void
+begin_table(VectorJoin *first)
+{
+	if (first->key_filter != NULL)
+		join_key_filter_begin(first->key_filter);
+	if (first->look_ups != NULL)
+		join_look_ups_begin(first->look_ups);
+}
+
 /*
  * Do the joins leave any row whose tables are built, up to the first one whose
  * table is not? Rows are read once: those that come first wait for the other
@@ -714,8 +724,8 @@ leave_some(VectorJoin *last)
 		if (join->divided)
 			return true;
 	}
-	if (lowest == first && first->key_filter != NULL && !first->ahead)
-		join_key_filter_begin(first->key_filter);
+	if (lowest == first && !first->ahead)
+		begin_table(first);
 	return read_ahead(lowest);
 }
 
@@ -762,8 +772,8 @@ begin(VectorJoin *last)
 	{
 		join->begun = true;
 		join->ended = ended;
-		if (join->key_filter != NULL && !ended)
-			join_key_filter_begin(join->key_filter);
+		if (join_below(join) == NULL && !ended)
+			begin_table(join);
 	}
 }
 

@@ -48,6 +48,7 @@ struct VectorJoin
 	VectorFilter *filter;		/* of what is below, or NULL */
 	JoinKeyFilter *key_filter;	/* what is below is the table, of which it
 								 * removes rows first; or NULL */
+	JoinLookUps *look_ups;		/* what finds its pages by an index; or NULL */
 	Batch	   *output;			/* what we fill */
 	int		   *origins;		/* of its columns: in the input, or in the
 								 * build side's batch, after that: -1, -2, … */

@@ -690,6 +690,30 @@ explain_build(const JoinBuild *build, int number, ExplainState *es)
 	ExplainPropertyText(psprintf("Hash Table %d", number), buf.data, es);
 }
 
+/* The index by which pages of the table were found, if one was used. */
+static void
+explain_look_ups(const JoinLookUps *look_ups, ExplainState *es)
+{
+	uint64		keys;
+	uint64		pages;
+	Oid			index = join_look_ups_used(look_ups, &keys, &pages);
+	StringInfoData buf;
+
+	if (!OidIsValid(index))
+		return;
+	if (es->format != EXPLAIN_FORMAT_TEXT)
+	{
+		ExplainPropertyText("Pages by Index", get_rel_name(index), es);
+		ExplainPropertyUInteger("Keys Looked Up", NULL, keys, es);
+		ExplainPropertyUInteger("Pages Found", NULL, pages, es);
+		return;
+	}
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "%s keys=" UINT64_FORMAT " pages=" UINT64_FORMAT, quote_identifier(get_rel_name(index)), keys, pages);
+	ExplainPropertyText("Pages by Index", buf.data, es);
+	pfree(buf.data);
+}
+
 static void
 explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 {
@@ -698,6 +722,8 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 	if (n > 0 && es->analyze && join_key_filter_of(state->node.joins) != NULL)
 		ExplainPropertyUInteger("Rows Removed by Join Keys", NULL,
 								join_key_filter_removed(join_key_filter_of(state->node.joins)), es);
+	if (n > 0 && es->analyze && join_look_ups_of(state->node.joins) != NULL)
+		explain_look_ups(join_look_ups_of(state->node.joins), es);
 	for (int i = 0; i < n; i++)
 	{
 		JoinSpec   *spec = list_nth(state->joins->specs, i);

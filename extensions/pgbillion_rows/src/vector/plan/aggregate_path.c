@@ -356,7 +356,7 @@ vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *
 		paths->subroot->partPruneInfos = root->partPruneInfos;
 #endif
 	if (custom_plans != NIL)
-		inner = list_concat(inner, vector_plan_joins(cscan, list_nth_node(List, private, VECTOR_PATH_JOINS), custom_plans));
+		inner = list_concat(inner, vector_plan_joins(root, cscan, list_nth_node(List, private, VECTOR_PATH_JOINS), custom_plans));
 	cscan->custom_scan_tlist = lappend(copyObject(outputs), hidden_entry(inner, list_length(outputs) + 1));
 	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
 	cscan->methods = &vector_scan_methods;

@@ -177,7 +177,7 @@ typedef struct JoinsPath
 } JoinsPath;
 
 /* join_plan.c */
-extern List *vector_plan_joins(CustomScan *cscan, List *joins, List *plans);
+extern List *vector_plan_joins(PlannerInfo *root, CustomScan *cscan, List *joins, List *plans);
 
 /* finalize_path.c */
 extern Node *vector_combinable_aggregates(Node *node, void *context);

@@ -283,6 +283,15 @@ static const SourceMethods heap_methods = {
 	.explain = explain_pages,
 };
 
+/* Is it a source of a heap's rows, of which none has been read, for one process? Then blocks may be listed. */
+bool
+heap_source_can_list(Source *source)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	return source->methods == &heap_methods && heap->scan == NULL && heap->shared == NULL;
+}
+
 /*
  * The source of a heap's rows. The caller keeps the relation locked. Missing
  * values belong to tupdesc, which must outlive the source. Memory belongs to

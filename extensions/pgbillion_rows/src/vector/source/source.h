@@ -18,6 +18,7 @@
 
 extern Source *heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch);
 extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
+extern bool heap_source_can_list(Source *source);
 
 /* ---- heap_expressions.c ---- */
 
