@@ -12,6 +12,7 @@
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
  *	repeatable.c	whether a subquery gives the same result each time, and equal values are the same
+ *	collations.c	how strings of a collation are compared
  *	planner_memo.c	what is found out and asked for again; see planner_memo.h
  *	reasons.c		why a query is planned as it is
  *	explain_as.c	pgbillion_rows.explain_as(): the plan of a query of another role
@@ -104,6 +105,10 @@ extern bool planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan);
 extern void planner_set_remembered(bool (*remembered) (PlannerInfo *root, SubPlan *subplan));
 extern bool planner_is_remembered(PlannerInfo *root, SubPlan *subplan);
 extern bool planner_equal_is_same(Oid type, int32 typmod, Oid collation);
+
+/* ---- collations.c ---- */
+
+extern bool planner_compares_bytes(Oid collation);
 
 /* ---- reasons.c ---- */
 

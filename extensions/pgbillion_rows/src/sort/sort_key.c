@@ -14,26 +14,13 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/pg_locale.h"
 #include "utils/typcache.h"
 
 #include "compat.h"
+#include "planner/planner.h"
 #include "sort/key_number.h"
 
 /* ---- which keys ---- */
-
-/* Are strings of this collation compared by bytes? */
-static bool
-compares_bytes(Oid collation)
-{
-	if (!OidIsValid(collation))
-		return false;
-#if PG_VERSION_NUM >= 180000
-	return pg_newlocale_from_collation(collation)->collate_is_c;
-#else
-	return lc_collate_is_c(collation);
-#endif
-}
 
 static KeyKind
 kind_of(Oid type, Oid collation)
@@ -63,7 +50,7 @@ kind_of(Oid type, Oid collation)
 		case VARCHAROID:
 		case BPCHAROID:
 		case NAMEOID:
-			return compares_bytes(collation) ? KEY_BYTES : KEY_OTHER;
+			return planner_compares_bytes(collation) ? KEY_BYTES : KEY_OTHER;
 		case BYTEAOID:
 		case UUIDOID:
 			return KEY_BYTES;

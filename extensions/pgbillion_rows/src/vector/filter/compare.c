@@ -11,6 +11,7 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 
+#include "planner/planner.h"
 #include "vector/filter/predicate.h"
 
 static const CompareKind *const families[] = {
@@ -32,7 +33,7 @@ find_kind(Oid left, Oid right, CompareOp op, Oid collation)
 		{
 			if (!kind->applies(left, right))
 				continue;
-			if (kind->only_equality &&
+			if (kind->of_strings && !planner_compares_bytes(collation) &&
 				((op != OP_EQ && op != OP_NE) ||
 				 !OidIsValid(collation) || !get_collation_isdeterministic(collation)))
 				return NULL;

@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * compare_text.c
- *	  Equality of strings.
+ *	  Comparisons of strings.
  *
- * Under a deterministic collation it is equality of bytes.
+ * Under a deterministic collation, equality is that of bytes, and so is order
+ * under one that compares bytes, as "C" does.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,28 +27,40 @@ are_bpchars(Oid left, Oid right)
 	return left == BPCHAROID && right == BPCHAROID;
 }
 
+/* Which of two strings comes first, by their bytes: less than, equal to or greater than 0. */
+static inline int
+order_of(const char *a, Size a_len, const char *b, Size b_len)
+{
+	int			order = memcmp(a, b, Min(a_len, b_len));
+
+	return order != 0 ? order : a_len < b_len ? -1 : a_len > b_len;
+}
+
 static bool
-equal_text(Datum left, Datum right, bool blank_padded)
+texts_satisfy(CompareOp op, Datum left, Datum right, bool blank_padded)
 {
 	struct varlena *a = PG_DETOAST_DATUM_PACKED(left);
 	struct varlena *b = PG_DETOAST_DATUM_PACKED(right);
 	Size		a_len = VARSIZE_ANY_EXHDR(a);
 	Size		b_len = VARSIZE_ANY_EXHDR(b);
-	bool		equal;
+	bool		result;
 
 	if (blank_padded)
 	{
 		a_len = bpchartruelen(VARDATA_ANY(a), a_len);
 		b_len = bpchartruelen(VARDATA_ANY(b), b_len);
 	}
-	equal = a_len == b_len && memcmp(VARDATA_ANY(a), VARDATA_ANY(b), a_len) == 0;
+	if (op == OP_EQ || op == OP_NE)
+		result = (a_len == b_len && memcmp(VARDATA_ANY(a), VARDATA_ANY(b), a_len) == 0) == (op == OP_EQ);
+	else
+		result = holds(op, order_of(VARDATA_ANY(a), a_len, VARDATA_ANY(b), b_len));
 	/* they may be large */
 	if ((Pointer) a != DatumGetPointer(left))
 		pfree(a);
 	if ((Pointer) b != DatumGetPointer(right))
 		pfree(b);
 
-	return equal;
+	return result;
 }
 
 /* What all rows are compared with. */
@@ -84,13 +97,30 @@ equals_scalar(const Scalar *scalar, Datum value)
 	return equal;
 }
 
+/* Does a value satisfy a comparison with the scalar, which is on the right, other than = and <>? */
+static bool
+is_ordered(const Scalar *scalar, CompareOp op, Datum value)
+{
+	struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
+	Size		len = VARSIZE_ANY_EXHDR(text);
+	bool		result;
+
+	if (scalar->blank_padded)
+		len = bpchartruelen(VARDATA_ANY(text), len);
+	result = holds(op, order_of(VARDATA_ANY(text), len, scalar->data, scalar->len));
+	if ((Pointer) text != DatumGetPointer(value))
+		pfree(text);
+
+	return result;
+}
+
 /* Compare with what is the same for all rows; false if neither side is that. */
 static bool
 compare_with_scalar(const Comparison *comparison, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
 	bool		on_right = vector_expr_is_scalar(comparison->right);
 	Scalar		scalar = {.blank_padded = comparison->left_type == BPCHAROID};
-	bool		wanted = comparison->op == OP_EQ;
+	CompareOp	op = on_right ? comparison->op : commuted_op(comparison->op);
 	struct varlena *text;
 	Values		values;
 	bool		isnull;
@@ -114,8 +144,10 @@ compare_with_scalar(const Comparison *comparison, Batch *batch, const uint16 *ro
 	{
 		if (values.has_nulls && values.nulls[i])
 			truth[i] = TRUTH_NULL;
+		else if (op == OP_EQ || op == OP_NE)
+			truth[i] = equals_scalar(&scalar, values.values[i]) == (op == OP_EQ);
 		else
-			truth[i] = equals_scalar(&scalar, values.values[i]) == wanted;
+			truth[i] = is_ordered(&scalar, op, values.values[i]);
 	}
 	return true;
 }
@@ -124,17 +156,16 @@ static void
 compare_texts(const Comparison *comparison, const Values *left, const Values *right, int n, uint8 *truth)
 {
 	bool		blank_padded = comparison->left_type == BPCHAROID;
-	bool		wanted = comparison->op == OP_EQ;
 
 	for (int i = 0; i < n; i++)
 		truth[i] = !left->nulls[i] && !right->nulls[i] &&
-			equal_text(left->values[i], right->values[i], blank_padded) == wanted;
+			texts_satisfy(comparison->op, left->values[i], right->values[i], blank_padded);
 }
 
 const CompareKind text_comparisons[] = {
 	{
 		.applies = are_texts,
-		.only_equality = true,
+		.of_strings = true,
 		.costly = true,
 		.compare = compare_texts,
 		.compare_batch = compare_with_scalar,
@@ -142,7 +173,7 @@ const CompareKind text_comparisons[] = {
 	},
 	{
 		.applies = are_bpchars,
-		.only_equality = true,
+		.of_strings = true,
 		.costly = true,
 		.compare = compare_texts,
 		.compare_batch = compare_with_scalar,

@@ -116,6 +116,25 @@ typedef enum CompareOp
 	OP_NE
 } CompareOp;
 
+/* The comparison with its sides exchanged. */
+static inline CompareOp
+commuted_op(CompareOp op)
+{
+	switch (op)
+	{
+		case OP_LT:
+			return OP_GT;
+		case OP_LE:
+			return OP_GE;
+		case OP_GE:
+			return OP_LE;
+		case OP_GT:
+			return OP_LT;
+		default:
+			return op;
+	}
+}
+
 typedef struct Comparison Comparison;
 typedef struct Range Range;
 
@@ -123,7 +142,9 @@ typedef struct Range Range;
 typedef struct CompareKind
 {
 	bool		(*applies) (Oid left, Oid right);
-	bool		only_equality;	/* = and <>, under a deterministic collation */
+	bool		of_strings;		/* = and <> under a deterministic collation,
+								 * and order where strings are compared by
+								 * bytes */
 	bool		costly;
 	const struct CompareKind *commuted; /* the sides exchanged; NULL: itself */
 

@@ -12,25 +12,6 @@
 
 #include "vector/filter/predicate.h"
 
-/* The comparison with its sides exchanged. */
-static CompareOp
-commuted(CompareOp op)
-{
-	switch (op)
-	{
-		case OP_LT:
-			return OP_GT;
-		case OP_LE:
-			return OP_GE;
-		case OP_GE:
-			return OP_LE;
-		case OP_GT:
-			return OP_LT;
-		default:
-			return op;
-	}
-}
-
 /* What the bounds are now; false if one is NULL. */
 static bool
 get_scalars(Range *range, Batch *batch, Datum *scalars)
@@ -170,7 +151,7 @@ predicate_range_of(const Comparison *comparison)
 	range->scale = -1;
 	range->nbounds = 1;
 	bound = &range->bounds[0];
-	bound->op = exchanged ? commuted(comparison->op) : comparison->op;
+	bound->op = exchanged ? commuted_op(comparison->op) : comparison->op;
 	bound->type = exchanged ? comparison->left_type : comparison->right_type;
 	bound->scalar = scalar;
 
