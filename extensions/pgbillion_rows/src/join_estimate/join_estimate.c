@@ -451,17 +451,17 @@ note_place(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData 
 
 /*
  * Note how few rows there are, if they are far fewer than PostgreSQL expects of
- * looking each key up in an index, or of the join: plans that find out soon are
- * cheaper than they seem.
+ * looking each key up in an index, that share of the rows, or of the join: plans
+ * that find out soon are cheaper than they seem.
  */
 static void
-note_fewer(PlannerInfo *root, const KeyStatistics *statistics, RelOptInfo *large, AttrNumber column, RelOptInfo *small,
+note_fewer(PlannerInfo *root, double looked_up, RelOptInfo *large, AttrNumber column, RelOptInfo *small,
 		   const KeptKeys *kept, const Shares *shares, Selectivity expected)
 {
 	double		keys = Max(kept->nkeys, 1);
 	double		small_rows = keys * LEAST_FACTOR <= small->rows ? keys : small->rows;
 	double		share = Max(shares->known + Min(shares->unknown, shares->most_unknown), 1 / Max(large->tuples, 1));
-	double		of_look_ups = share / (keys * statistics->looked_up);
+	double		of_look_ups = share / (keys * looked_up);
 	double		of_join = share / (small_rows * expected);
 
 	if (of_look_ups * LEAST_FACTOR <= 1)
@@ -498,11 +498,66 @@ raise_join(PlannerInfo *root, EquivalenceClass *ec, RestrictInfo *clause, RelOpt
 				clause->norm_selec * large->rows * small->rows, core * pairs);
 }
 
+/* A table whose rows are joined: the large one, or one of a UNION ALL. */
+typedef struct Part
+{
+	RelOptInfo *rel;
+	VariableStatData data;		/* of the column */
+	KeyStatistics statistics;
+} Part;
+
+/* The column of a table below a UNION ALL that stands for one of its columns, or NULL if that is computed. */
+static Var *
+column_below(PlannerInfo *root, Index table, const Var *column)
+{
+	AppendRelInfo *info = root->append_rel_array[table];
+	const Var  *above = info->parent_relid == column->varno ? column : column_below(root, info->parent_relid, column);
+	Var		   *var = above == NULL ? NULL : list_nth(info->translated_vars, above->varattno - 1);
+
+	return var != NULL && IsA(var, Var) && var->varattno > 0 && var->vartype == column->vartype &&
+		var->varcollid == column->varcollid ? var : NULL;
+}
+
+/* The columns that a column of the large table stands for: itself, or those of the tables of a UNION ALL; NIL: not for us. */
+static List *
+columns_of_parts(PlannerInfo *root, Var *column)
+{
+	RelOptInfo *rel = find_base_rel(root, column->varno);
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	if (rel->rtekind == RTE_RELATION)
+		return list_make1(column);
+	foreach(lc, planner_leaf_tables(root, rel))
+	{
+		RelOptInfo *leaf = lfirst(lc);
+		Var		   *var;
+
+		if (IS_DUMMY_REL(leaf))
+			continue;
+		var = column_below(root, leaf->relid, column);
+		if (var == NULL)
+			return NIL;
+		columns = lappend(columns, var);
+	}
+	return columns;
+}
+
+/* Add what may be expected of the rows of one part, of which there are this share, to what is expected of all. */
+static void
+add_shares(Shares *all, const Shares *part, double share)
+{
+	all->known += part->known * share;
+	all->unknown += part->unknown * share;
+	all->most_unknown += part->most_unknown * share;
+}
+
 /*
  * Have the join of two tables by equality of two columns estimated by the keys
  * that the small one's filter keeps. They are read if there may be many more
  * rows than PostgreSQL expects, or if it would look them up in an index, which
- * takes little if most have none.
+ * takes little if most have none. Of a UNION ALL PostgreSQL has no statistics;
+ * those of its tables are taken together.
  */
 static void
 estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var)
@@ -510,42 +565,68 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	RelOptInfo *large = find_base_rel(root, large_var->varno);
 	RelOptInfo *small = find_base_rel(root, small_var->varno);
 	List	   *conditions = conditions_of(small);
-	VariableStatData large_data;
+	List	   *columns = conditions == NIL ? NIL : columns_of_parts(root, large_var);
+	int			nparts = list_length(columns);
+	Part	   *parts;
 	VariableStatData small_data;
-	KeyStatistics statistics;
 	RestrictInfo *clause = NULL;
 	KeptKeys   *kept = NULL;
+	bool		known = true;
 	bool		more = false;
 	Selectivity core = 1;
+	double		rows = 0;
+	double		most = 0;
+	double		looked_up = 0;
 
-	if (conditions == NIL)
+	if (columns == NIL)
 		return;
-	examine_variable(root, (Node *) large_var, 0, &large_data);
+	parts = palloc0(sizeof(Part) * nparts);
 	examine_variable(root, (Node *) small_var, 0, &small_data);
-	if (get_statistics(root, &large_data, &small_data, small_var, ec->ec_opfamilies, &statistics))
+	for (int i = 0; i < nparts; i++)
 	{
-		double		most = most_of_keys(&statistics, small->rows) * large->rows;
-		bool		looked_up = may_be_in_vain(large, small);
+		Var		   *column = list_nth(columns, i);
+		Part	   *part = &parts[i];
 
-		if ((most >= LEAST_ROWS || looked_up) && (clause = join_estimate_clause(root, ec, large, small)) != NULL)
+		part->rel = find_base_rel(root, column->varno);
+		examine_variable(root, (Node *) column, 0, &part->data);
+		known &= get_statistics(root, &part->data, &small_data, small_var, ec->ec_opfamilies, &part->statistics);
+		rows += part->rel->rows;
+		most += most_of_keys(&part->statistics, small->rows) * part->rel->rows;
+		looked_up += part->statistics.looked_up * part->rel->rows;
+	}
+	if (known)
+	{
+		bool		in_vain = may_be_in_vain(large, small);
+
+		if ((most >= LEAST_ROWS || in_vain) && (clause = join_estimate_clause(root, ec, large, small)) != NULL)
 		{
 			core = join_estimate_core_selectivity(root, clause, large, small);
 			more = most >= LEAST_ROWS && most >= LEAST_FACTOR * core * large->rows * small->rows;
-			if (more || looked_up)
+			if (more || in_vain)
 				kept = kept_keys_read(root, small, small_var->varattno, conditions);
 		}
 	}
 	if (kept != NULL)
 	{
-		Shares		shares = shares_of_keys(root, &statistics, &large_data, kept);
+		Shares		shares = {0};
 
+		for (int i = 0; i < nparts; i++)
+		{
+			Shares		own = shares_of_keys(root, &parts[i].statistics, &parts[i].data, kept);
+
+			add_shares(&shares, &own, parts[i].rel->rows / Max(rows, 1));
+		}
 		if (more)
 			raise_join(root, ec, clause, large, small, kept, shares.known + shares.unknown, core);
-		note_fewer(root, &statistics, large, large_var->varattno, small, kept, &shares, clause->norm_selec);
-		note_place(root, &statistics, &large_data, large, large_var->varattno, small, kept);
+		note_fewer(root, looked_up / Max(rows, 1), large, large_var->varattno, small, kept, &shares, clause->norm_selec);
+		if (large->rtekind == RTE_RELATION)
+			note_place(root, &parts[0].statistics, &parts[0].data, large, large_var->varattno, small, kept);
 	}
-	free_statistics(&statistics);
-	ReleaseVariableStats(large_data);
+	for (int i = 0; i < nparts; i++)
+	{
+		free_statistics(&parts[i].statistics);
+		ReleaseVariableStats(parts[i].data);
+	}
 	ReleaseVariableStats(small_data);
 }
 
@@ -566,7 +647,10 @@ column_of(PlannerInfo *root, EquivalenceMember *member)
 		return NULL;
 #endif
 	rel = root->simple_rel_array[var->varno];
-	return rel != NULL && rel->reloptkind == RELOPT_BASEREL && rel->rtekind == RTE_RELATION ? var : NULL;
+	if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
+		return NULL;
+	/* or of a UNION ALL */
+	return rel->rtekind == RTE_RELATION || (rel->rtekind == RTE_SUBQUERY && planner_rt_fetch(rel->relid, root)->inh) ? var : NULL;
 }
 
 /* The same with each other column of the class. */
