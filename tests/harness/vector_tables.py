@@ -193,7 +193,7 @@ def make(conn: Connection, seed: float) -> None:
     run(f"CREATE UNLOGGED TABLE scratch ({columns})".encode())
     run(f"INSERT INTO scratch {select(0.1, 400)}".encode())
     run(f"CREATE TABLE heirs ({columns}); CREATE TABLE heirs_1 () INHERITS (heirs)".encode())
-    run(f"INSERT INTO heirs {select(0.1, 300)}; INSERT INTO heirs_1 {select(0.1, 300)}".encode())
+    run(f"INSERT INTO heirs {select(0.1, 300)}; INSERT INTO heirs_1 {select(0.1, 300, 300)}".encode())
     run(f"CREATE TABLE busy ({columns}) WITH (fillfactor = 70); CREATE INDEX ON busy (id)".encode())
     run(f"INSERT INTO busy {select(0.1, 1500)}".encode())
 

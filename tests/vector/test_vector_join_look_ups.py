@@ -32,6 +32,11 @@ INSERT INTO few SELECT i * 1000, i FROM generate_series(1, 20) i;
 -- no column has these
 INSERT INTO few VALUES (-5, 0), (5000000000, 0), (9000000000000000000, 0), (-9000000000000000000, 0), (NULL, 0);
 CREATE TABLE many AS SELECT i AS k, i % 3 AS n FROM generate_series(0, 4999) i;
+CREATE TABLE minus AS SELECT CASE i % 400 WHEN 0 THEN -5 ELSE i END AS k FROM generate_series(1, 40000) i;
+CREATE INDEX ON minus (k);
+CREATE INDEX ON minus USING columns (k);
+CREATE TABLE oids AS SELECT (k * 1000)::oid AS o FROM generate_series(1, 5) k;
+INSERT INTO oids VALUES (4294967291);
 """
 PAGES = "Pages by Index"
 
@@ -45,7 +50,8 @@ def database(cluster: Cluster) -> Iterator[str]:
             conn.execute("UPDATE facts SET t = 'changed' WHERE k4 % 1000 = 0 AND x = 3")
             conn.execute("DELETE FROM facts WHERE k4 = 3000 AND x < 3")
             conn.execute("UPDATE facts SET k4 = 39999, k2 = 29999, k8 = 7 WHERE k4 = 5000 AND x = 1")
-            conn.execute("VACUUM ANALYZE facts, few, many")
+            conn.execute("VACUUM ANALYZE facts, few, many, minus, oids")
+            conn.execute("CALL pgbillion_rows.columns_refresh('minus')")
         yield name
 
 
@@ -207,7 +213,16 @@ def test_beside_a_dear_side(conn: Connection) -> None:
 def test_workers_share_pages(conn: Connection) -> None:
     conn.execute("SET LOCAL max_parallel_workers_per_gather = 2; SET LOCAL pgbillion_rows.vector_exchange = force")
     query = "SELECT count(*), sum(f.x) FROM facts f JOIN few ON f.k4 = few.k"
-    both(conn, query, None)
+    assert used(conn, query).keys() == {"facts_k4"}
+    plan = plans.explain(conn, query, run=True)
+    assert plans.parallel(plan)
+    checked = sum(node[name] for node in plans.nodes(plan) for name in node if name.startswith("Heap Pages "))
+    assert 0 < checked < one(conn, "SELECT pg_relation_size('facts') / 8192") / 5
+    # again by the same processes, and with no page at all
+    again = f"SELECT v.n, s.* FROM (VALUES (1), (2)) v(n), LATERAL ({query} WHERE few.n % 2 = v.n - 1) s"
+    assert one(conn, f"SELECT count(*) FROM ({again}) s") == 2
+    both(conn, again, None)
+    both(conn, query + " WHERE few.n = 0", None)
 
 
 def test_a_cursor_and_a_cancelled_query(conn: Connection) -> None:
@@ -221,3 +236,30 @@ def test_a_cursor_and_a_cancelled_query(conn: Connection) -> None:
         conn.execute("SELECT count(*) FROM facts f JOIN few ON f.k4 = few.k WHERE 1 / (f.k4 - 9000) < 5")
     conn.execute("ROLLBACK TO s")
     assert sorted(conn.execute(query.encode()).fetchall()) == every
+
+
+def test_integers_that_are_compared_as_oids(conn: Connection) -> None:
+    """An index of integers does not order them as OIDs, nor are they within the bounds of these."""
+    query = "SELECT count(*), min(f.k) FROM minus f JOIN oids ON f.k = oids.o"
+    for columns in ("off", "force"):
+        conn.execute(f"SET pgbillion_rows.columns = {columns}".encode())
+        assert used(conn, query) == {}
+        assert one(conn, query) == 103
+
+
+def test_an_index_that_is_dropped_below_a_cursor(conn: Connection) -> None:
+    conn.execute(
+        "CREATE TEMPORARY TABLE other AS SELECT * FROM facts; CREATE INDEX other_k4 ON other (k4); ANALYZE other;"
+        " SET LOCAL client_min_messages = log; LOAD 'auto_explain'; SET LOCAL auto_explain.log_min_duration = 0;"
+        " SET LOCAL auto_explain.log_analyze = on"
+    )
+    query = "SELECT f.id FROM other f JOIN few ON f.k4 = few.k"
+    said: list[str] = []
+    conn.add_notice_handler(lambda diag: said.append(diag.message_primary or ""))
+    conn.execute(f"DECLARE before CURSOR FOR {query}; DECLARE begun CURSOR FOR {query}".encode())
+    begun = conn.execute("FETCH 1 FROM begun").fetchall()
+    conn.execute("DROP INDEX other_k4")
+    every = sorted(begun + conn.execute("FETCH ALL FROM begun").fetchall())
+    assert sorted(conn.execute("FETCH ALL FROM before").fetchall()) == every
+    conn.execute("CLOSE begun; CLOSE before")
+    assert any("Pages by Index: other_k4" in text for text in said)

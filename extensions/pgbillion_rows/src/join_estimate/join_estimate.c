@@ -514,7 +514,8 @@ column_below(PlannerInfo *root, Index table, const Var *column)
 	const Var  *above = info->parent_relid == column->varno ? column : column_below(root, info->parent_relid, column);
 	Var		   *var = above == NULL ? NULL : list_nth(info->translated_vars, above->varattno - 1);
 
-	return var != NULL && IsA(var, Var) && var->varattno > 0 && var->vartype == column->vartype &&
+	/* a LATERAL one may have another table's */
+	return var != NULL && IsA(var, Var) && var->varno == table && var->varattno > 0 && var->vartype == column->vartype &&
 		var->varcollid == column->varcollid ? var : NULL;
 }
 

@@ -164,12 +164,20 @@ static bool
 is_column_of(PlannerInfo *root, Index relid, AttrNumber attno, const LookUps *look_ups)
 {
 	AppendRelInfo *parent = root->append_rel_array == NULL ? NULL : root->append_rel_array[relid];
+	ListCell   *lc;
 
 	if (relid == look_ups->table)
 		return attno == look_ups->column;
-	if (parent == NULL || attno <= 0 || attno > parent->num_child_cols)
-		return false;
-	return is_column_of(root, parent->parent_relid, parent->parent_colnos[attno - 1], look_ups);
+	/* of a UNION ALL, parent_colnos are about a subquery that is gone */
+	foreach(lc, parent == NULL ? NIL : parent->translated_vars)
+	{
+		const Var  *var = lfirst(lc);
+
+		if (var != NULL && IsA(var, Var) && var->varno == relid && var->varattno == attno &&
+			is_column_of(root, parent->parent_relid, foreach_current_index(lc) + 1, look_ups))
+			return true;
+	}
+	return false;
 }
 
 /* Is it these keys that an index path looks up? */

@@ -349,11 +349,19 @@ select_by_value(Term *term, Batch *batch, const Codes *codes, const uint16 *rows
 static int
 select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
-	const Predicate *predicate = term->predicate;
+	Predicate  *predicate = term->predicate;
 	Codes		codes;
 
-	if (term->by_value && !(predicate->kernel->is_packed != NULL && predicate->kernel->is_packed(term->predicate, batch)) &&
-		batch_codes(batch, term->by_row.needed[0], &codes) &&
+	if (!term->by_value)
+		return select_each(term, batch, rows, n, selected);
+	if (predicate->kernel->select_packed != NULL)
+	{
+		int			found = predicate->kernel->select_packed(predicate, batch, rows, n, selected);
+
+		if (found >= 0)
+			return found;
+	}
+	if (batch_codes(batch, term->by_row.needed[0], &codes) &&
 		(codes.serial == term->serial || codes.n <= n * BATCHES_OF_DICTIONARY))
 		return select_by_value(term, batch, &codes, rows, n, selected);
 	return select_each(term, batch, rows, n, selected);

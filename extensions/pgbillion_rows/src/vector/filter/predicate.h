@@ -65,11 +65,12 @@ typedef struct PredicateKernel
 	bool		(*excludes) (Predicate *predicate, Batch *batch);
 
 	/*
-	 * Does select() look at an array of numbers as the source of this batch
-	 * has it? That takes less than to look codes of a dictionary up. NULL:
-	 * never.
+	 * The same as select(), if the source has an array of numbers of this
+	 * batch, which takes less than to look codes of a dictionary up; else -1.
+	 * NULL: always.
 	 */
-	bool		(*is_packed) (Predicate *predicate, Batch *batch);
+	int			(*select_packed) (Predicate *predicate, Batch *batch, const uint16 *rows, int n,
+								  uint16 *selected);
 } PredicateKernel;
 
 /* Each kernel's own struct begins with it. */

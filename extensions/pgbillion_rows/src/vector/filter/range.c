@@ -37,20 +37,27 @@ is_own_type(const Range *range, const Batch *batch)
 	return range->type == batch->columns[range->column].type;
 }
 
-/* Has the source the column as an array that the comparison can look at? */
-static bool
-find_packed(const Range *range, Batch *batch, Packed *packed)
-{
-	return range->kind->select_packed != NULL && is_own_type(range, batch) &&
-		batch_packed_nulls(batch, range->column, packed);
-}
-
-static bool
-is_packed(Predicate *predicate, Batch *batch)
+/* Of an array of numbers that the source has of the column; -1: it has none, or none for this comparison. */
+static int
+select_in_array(Range *range, const Datum *scalars, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
 	Packed		packed;
+	int			found;
 
-	return find_packed((Range *) predicate, batch, &packed);
+	if (range->kind->select_packed == NULL || !is_own_type(range, batch) ||
+		!batch_packed_nulls(batch, range->column, &packed))
+		return -1;
+	found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
+	return found < 0 || packed.nulls == NULL ? found : filter_leave_out_nulls(packed.nulls, selected, found);
+}
+
+static int
+select_packed(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+{
+	Range	   *range = (Range *) predicate;
+	Datum		scalars[MAX_BOUNDS];
+
+	return get_scalars(range, batch, scalars) ? select_in_array(range, scalars, batch, rows, n, selected) : 0;
 }
 
 static int
@@ -58,18 +65,13 @@ select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 {
 	Range	   *range = (Range *) predicate;
 	Datum		scalars[MAX_BOUNDS];
-	Packed		packed;
+	int			found;
 
 	if (!get_scalars(range, batch, scalars))
 		return 0;
-	if (find_packed(range, batch, &packed))
-	{
-		int			found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
-
-		if (found >= 0)
-			return packed.nulls == NULL ? found : filter_leave_out_nulls(packed.nulls, selected, found);
-	}
-	return range->kind->select(range, scalars, batch_column(batch, range->column), rows, n, selected);
+	found = select_in_array(range, scalars, batch, rows, n, selected);
+	return found >= 0 ? found :
+		range->kind->select(range, scalars, batch_column(batch, range->column), rows, n, selected);
 }
 
 static bool
@@ -120,7 +122,7 @@ static const PredicateKernel range_kernel = {
 	.select = select_range,
 	.merge = merge,
 	.excludes = excludes,
-	.is_packed = is_packed,
+	.select_packed = select_packed,
 };
 
 /* The range that a comparison of a column with a constant or a parameter is, or NULL. */

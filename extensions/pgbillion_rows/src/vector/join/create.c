@@ -161,6 +161,8 @@ add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuil
 							join_keys_outer_type(build->join_keys, key));
 		if (!OidIsValid(spec->index) || !join_keys_direct(build->join_keys))
 			continue;
+		/* or else the index orders other values */
+		Assert(join_keys_outer_type(build->join_keys, key) == var->vartype);
 		if (first->look_ups == NULL)
 			first->look_ups = join_look_ups_create(first->input);
 		join_look_ups_add(first->look_ups, build, spec->index, join_keys_outer_type(build->join_keys, key), spec->key_rows);

@@ -162,7 +162,7 @@ typedef struct JoinLookUps JoinLookUps;
 extern JoinLookUps *join_look_ups_create(Batch *table);
 extern void join_look_ups_add(JoinLookUps *look_ups, JoinBuild *build, Oid index, Oid type, double rows);
 extern void join_look_ups_begin(JoinLookUps *look_ups);
-extern Oid	join_look_ups_used(const JoinLookUps *look_ups, uint64 *keys, uint64 *pages);
+extern const char *join_look_ups_used(const JoinLookUps *look_ups, uint64 *keys, uint64 *pages);
 
 /* ---- create.c ---- */
 

@@ -337,6 +337,13 @@ select_rows(KeySet *set, const Column *column, int n, uint16 *rows)
 	return column->has_nulls ? filter_leave_out_nulls(column->nulls, rows, k) : k;
 }
 
+/* Is the column compared as what it is? As another type of the same bits, its numbers may be others. */
+static inline bool
+is_own_type(const KeySet *set, const Batch *batch)
+{
+	return set->type == batch->columns[set->column].type;
+}
+
 /* Is a set worth a look at a batch that had n rows? Sets that are not have a rest. */
 static bool
 is_worthwhile(KeySet *set, int n)
@@ -434,8 +441,8 @@ join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
 			batch->n = 0;
 			return;
 		}
-		if (!batch->columns[set->column].loaded && batch_packed_nulls(batch, set->column, &packed) &&
-			packed.kind == PACKED_INTEGERS)
+		if (!batch->columns[set->column].loaded && is_own_type(set, batch) &&
+			batch_packed_nulls(batch, set->column, &packed) && packed.kind == PACKED_INTEGERS)
 			n = select_packed(set, &packed, before, rows);
 		else
 		{
@@ -466,7 +473,7 @@ join_key_filter_excludes(void *arg, Batch *batch)
 		KeySet	   *set = &filter->sets[i];
 		Bounds		bounds;
 
-		if (set->usable && batch->source->methods->bounds != NULL &&
+		if (set->usable && is_own_type(set, batch) && batch->source->methods->bounds != NULL &&
 			batch->source->methods->bounds(batch->source, batch, set->column, &bounds) &&
 			!bounds.floats && bounds.scale < 0 && (bounds.min > set->max || bounds.max < set->min))
 			return true;

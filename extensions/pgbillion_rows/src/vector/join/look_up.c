@@ -24,6 +24,7 @@
 #include "access/skey.h"
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
+#include "executor/nodeHash.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/array.h"
@@ -63,13 +64,17 @@ struct JoinLookUps
 	Snapshot   *snapshot;
 	Source	   *source;			/* of the table's rows */
 	List	   *candidates;
-	MemoryContext context;		/* of what one run finds */
 
-	/*
-	 * what EXPLAIN tells of the last run that looked rows up; index
-	 * InvalidOid: none did
-	 */
-	Oid			index;
+	/* what the last run has found */
+	MemoryContext context;		/* of the blocks */
+	bool		decided;
+	uint64		serial;			/* of the keys: those of all build sides,
+								 * added */
+	BlockNumber *blocks;		/* to be read; NULL: all */
+	int			nblocks;
+
+	/* what EXPLAIN tells of the last run that looked rows up */
+	char	   *index;			/* its name; NULL: none did */
 	uint64		keys;
 	uint64		pages;
 };
@@ -169,38 +174,58 @@ begin_scan(JoinLookUps *look_ups, Relation index, Oid type, const int64 *keys, i
 	return scan;
 }
 
+/* Sort blocks, and leave each of them once; how many these are. */
+static int
+make_unique(BlockNumber *blocks, int n)
+{
+	int			unique = 0;
+
+	qsort(blocks, n, sizeof(BlockNumber), compare_blocks);
+	for (int i = 0; i < n; i++)
+	{
+		if (unique == 0 || blocks[unique - 1] != blocks[i])
+			blocks[unique++] = blocks[i];
+	}
+	return unique;
+}
+
 /*
  * The blocks to which an index refers for keys, ascending, each of them once; or
- * NULL if the index has more than `most` entries for them.
+ * NULL if it has more than `most` entries for them, or they need more memory
+ * than a hash table may take.
  */
 static BlockNumber *
-find_blocks(JoinLookUps *look_ups, const Candidate *candidate, const int64 *keys, int nkeys, int most, int *n)
+find_blocks(JoinLookUps *look_ups, Relation index, Oid type, const int64 *keys, int nkeys, double most, int *n)
 {
-	/* the plan's lock of the table keeps the index, too */
-	Relation	index = index_open(candidate->index, AccessShareLock);
-	IndexScanDesc scan = begin_scan(look_ups, index, candidate->type, keys, nkeys);
-	BlockNumber *blocks = palloc_extended(sizeof(BlockNumber) * (Size) (most + 1), MCXT_ALLOC_HUGE);
+	IndexScanDesc scan = begin_scan(look_ups, index, type, keys, nkeys);
+	double		entries = 0;
+	int			room = 1024;
+	int			limit = (int) (Min(get_hash_memory_limit(), MaxAllocSize) / sizeof(BlockNumber));
+	BlockNumber *blocks = palloc(sizeof(BlockNumber) * room);
 	ItemPointer tid;
-	int			found = 0;
 
-	if (index->rd_index->indrelid != RelationGetRelid(look_ups->table))
-		elog(ERROR, "index %u is not one of table %u", candidate->index, RelationGetRelid(look_ups->table));
-	while (found <= most && (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
+	*n = 0;
+	while (*n < limit && entries <= most && (tid = index_getnext_tid(scan, ForwardScanDirection)) != NULL)
 	{
+		BlockNumber block = ItemPointerGetBlockNumber(tid);
+
 		CHECK_FOR_INTERRUPTS();
-		blocks[found++] = ItemPointerGetBlockNumber(tid);
+		entries++;
+		/* those of a key come in order */
+		if (*n > 0 && blocks[*n - 1] == block)
+			continue;
+		if (*n == room)
+		{
+			room = Min(2 * room, limit);
+			blocks = repalloc(blocks, sizeof(BlockNumber) * room);
+		}
+		blocks[(*n)++] = block;
 	}
 	index_endscan(scan);
-	index_close(index, NoLock);
-	if (found > most)
+	if (*n >= limit || entries > most)
 		return NULL;
-	qsort(blocks, found, sizeof(BlockNumber), compare_blocks);
-	*n = 0;
-	for (int i = 0; i < found; i++)
-	{
-		if (*n == 0 || blocks[*n - 1] != blocks[i])
-			blocks[(*n)++] = blocks[i];
-	}
+	*n = make_unique(blocks, *n);
+
 	return blocks;
 }
 
@@ -211,66 +236,113 @@ asking_ns(double keys, double entries)
 	return keys * KEY_NS + entries * FOUND_NS;
 }
 
-/*
- * All tables of joins have been built, and none of the big table's rows has been
- * read: have its source read only the pages that an index tells, if that takes
- * less. What is found lives until the next call.
- */
-void
-join_look_ups_begin(JoinLookUps *look_ups)
+/* What reading the whole table takes, and how many rows a page has, by its statistics. */
+static double
+whole_ns(const JoinLookUps *look_ups, double *rows)
 {
 	Form_pg_class table = look_ups->table->rd_rel;
-	double		pages = RelationGetNumberOfBlocks(look_ups->table);
-	double		rows = table->relpages > 0 ? Max(table->reltuples, 0) / table->relpages : 0;
-	double		whole = pages_ns(pages, rows);
-	double		least = whole * ASKING_SHARE;
+
+	*rows = table->relpages > 0 ? Max(table->reltuples, 0) / table->relpages : 0;
+	return pages_ns(RelationGetNumberOfBlocks(look_ups->table), *rows);
+}
+
+/* The join whose keys take least to be looked up, and they, if that takes a small share of reading all; else NULL. */
+static const Candidate *
+choose(const JoinLookUps *look_ups, double whole, int64 **keys, int *nkeys)
+{
 	const Candidate *best = NULL;
-	int64	   *best_keys = NULL;
-	int			best_n = 0;
-	MemoryContext old;
+	double		least = whole * ASKING_SHARE;
 	ListCell   *lc;
 
-	if (!heap_source_can_list(look_ups->source))
-		return;
-	MemoryContextReset(look_ups->context);
-	old = MemoryContextSwitchTo(look_ups->context);
 	foreach(lc, look_ups->candidates)
 	{
 		const Candidate *candidate = lfirst(lc);
 		int			most = (int) Min(least / KEY_NS, MOST_LOOKED_UP);
-		int64	   *keys;
+		int64	   *found;
 		int			n;
 
 		if (!candidate->build->complete)
 			continue;
-		keys = find_keys(candidate, most, &n);
+		found = find_keys(candidate, most, &n);
 		if (n > most || asking_ns(n, n * candidate->rows) >= least)
 			continue;
 		least = asking_ns(n, n * candidate->rows);
 		best = candidate;
-		best_keys = keys;
-		best_n = n;
+		*keys = found;
+		*nkeys = n;
 	}
-	if (best != NULL)
-	{
-		/* statistics may be wrong */
-		int			most = (int) Min(2 * whole * ASKING_SHARE / FOUND_NS, PG_INT32_MAX - 1);
-		int			nblocks;
-		BlockNumber *blocks = find_blocks(look_ups, best, best_keys, best_n, most, &nblocks);
-
-		if (blocks != NULL && pages_ns(nblocks, rows) < whole * READING_SHARE)
-		{
-			look_ups->index = best->index;
-			look_ups->keys = best_n;
-			look_ups->pages = nblocks;
-			heap_source_list(look_ups->source, blocks, nblocks);
-		}
-	}
-	MemoryContextSwitchTo(old);
+	return best;
 }
 
-/* The index that the last run has used, for how many keys, and how many pages it led to; InvalidOid: none. */
-Oid
+/*
+ * Find the blocks to be read, if that is of use. An index that has been dropped
+ * since the query was planned, which only the own transaction can do, or that is
+ * valid no more, is not asked.
+ */
+static void
+find(JoinLookUps *look_ups)
+{
+	double		rows;
+	double		whole = whole_ns(look_ups, &rows);
+	int64	   *keys;
+	int			nkeys;
+	const Candidate *candidate = choose(look_ups, whole, &keys, &nkeys);
+	Relation	index = candidate == NULL ? NULL : try_index_open(candidate->index, AccessShareLock);
+
+	look_ups->blocks = NULL;
+	if (index == NULL)
+		return;
+	if (index->rd_index->indrelid == RelationGetRelid(look_ups->table) && index->rd_index->indisvalid)
+		/* statistics may be wrong */
+		look_ups->blocks = find_blocks(look_ups, index, candidate->type, keys, nkeys, 2 * whole * ASKING_SHARE / FOUND_NS,
+									   &look_ups->nblocks);
+	if (look_ups->blocks != NULL && pages_ns(look_ups->nblocks, rows) >= whole * READING_SHARE)
+		look_ups->blocks = NULL;
+	if (look_ups->blocks != NULL)
+	{
+		if (look_ups->index != NULL)
+			pfree(look_ups->index);
+		/* it may be dropped before EXPLAIN tells of it */
+		look_ups->index = MemoryContextStrdup(GetMemoryChunkContext(look_ups), RelationGetRelationName(index));
+		look_ups->keys = nkeys;
+		look_ups->pages = look_ups->nblocks;
+	}
+	index_close(index, NoLock);
+}
+
+/*
+ * All tables of joins have been built, and none of the big table's rows has been
+ * read: have its source read only the pages that an index tells, if that takes
+ * less. With the keys of the last run, the answer is the same.
+ */
+void
+join_look_ups_begin(JoinLookUps *look_ups)
+{
+	uint64		serial = 0;
+	ListCell   *lc;
+
+	if (!heap_source_is_unread(look_ups->source))
+		return;
+	/* none of them ever gets less */
+	foreach(lc, look_ups->candidates)
+		serial += ((const Candidate *) lfirst(lc))->build->serial;
+	if (!look_ups->decided || look_ups->serial != serial)
+	{
+		MemoryContext old;
+
+		MemoryContextReset(look_ups->context);
+		old = MemoryContextSwitchTo(look_ups->context);
+		find(look_ups);
+		MemoryContextSwitchTo(old);
+		look_ups->decided = true;
+		look_ups->serial = serial;
+	}
+	if (look_ups->blocks != NULL)
+		heap_source_read_only(look_ups->source, look_ups->blocks, look_ups->nblocks);
+}
+
+/* The name of the index that was used last, for how many keys, and how many pages it led to; NULL: none. */
+const char *
 join_look_ups_used(const JoinLookUps *look_ups, uint64 *keys, uint64 *pages)
 {
 	*keys = look_ups->keys;

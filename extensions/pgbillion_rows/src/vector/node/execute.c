@@ -696,20 +696,20 @@ explain_look_ups(const JoinLookUps *look_ups, ExplainState *es)
 {
 	uint64		keys;
 	uint64		pages;
-	Oid			index = join_look_ups_used(look_ups, &keys, &pages);
+	const char *index = join_look_ups_used(look_ups, &keys, &pages);
 	StringInfoData buf;
 
-	if (!OidIsValid(index))
+	if (index == NULL)
 		return;
 	if (es->format != EXPLAIN_FORMAT_TEXT)
 	{
-		ExplainPropertyText("Pages by Index", get_rel_name(index), es);
+		ExplainPropertyText("Pages by Index", index, es);
 		ExplainPropertyUInteger("Keys Looked Up", NULL, keys, es);
 		ExplainPropertyUInteger("Pages Found", NULL, pages, es);
 		return;
 	}
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "%s keys=" UINT64_FORMAT " pages=" UINT64_FORMAT, quote_identifier(get_rel_name(index)), keys, pages);
+	appendStringInfo(&buf, "%s keys=" UINT64_FORMAT " pages=" UINT64_FORMAT, quote_identifier(index), keys, pages);
 	ExplainPropertyText("Pages by Index", buf.data, es);
 	pfree(buf.data);
 }

@@ -16,6 +16,7 @@
 #include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/pathnode.h"
+#include "utils/lsyscache.h"
 
 #include "planner/arithmetic.h"
 #include "planner/group_estimate.h"
@@ -32,7 +33,10 @@ static Oid
 index_of_key(PlannerInfo *root, Index table, List *clauses, int *rows)
 {
 	RelOptInfo *rel = find_base_rel(root, table);
-	Var		   *key = (Var *) planner_strip_relabel(linitial(linitial_node(OpExpr, clauses)->args));
+	OpExpr	   *clause = linitial_node(OpExpr, clauses);
+	Var		   *key = (Var *) planner_strip_relabel(linitial(clause->args));
+	Oid			compared_as;
+	Oid			type;
 	bool		guessed;
 	double		values;
 	ListCell   *lc;
@@ -40,6 +44,10 @@ index_of_key(PlannerInfo *root, Index table, List *clauses, int *rows)
 	*rows = 0;
 	if (list_length(clauses) != 1 || !enable_bitmapscan || !vector_tables_in_memory(root) || !IsA(key, Var) ||
 		key->varno != table || (key->vartype != INT2OID && key->vartype != INT4OID && key->vartype != INT8OID))
+		return InvalidOid;
+	/* the index does not order integers that are compared as OIDs */
+	op_input_types(clause->opno, &compared_as, &type);
+	if (compared_as != key->vartype)
 		return InvalidOid;
 	foreach(lc, rel->indexlist)
 	{

@@ -283,13 +283,31 @@ static const SourceMethods heap_methods = {
 	.explain = explain_pages,
 };
 
-/* Is it a source of a heap's rows, of which none has been read, for one process? Then blocks may be listed. */
+/* Is it a source of a heap's rows, of which none has been read? */
 bool
-heap_source_can_list(Source *source)
+heap_source_is_unread(Source *source)
+{
+	return source->methods == &heap_methods && ((HeapSource *) source)->scan == NULL;
+}
+
+/*
+ * Of a source of which nothing has been read, read these blocks only, ascending,
+ * or, if processes share it, those of them that this one is given. The list is
+ * the caller's, and stays until the source ends.
+ */
+void
+heap_source_read_only(Source *source, const BlockNumber *blocks, int n)
 {
 	HeapSource *heap = (HeapSource *) source;
 
-	return source->methods == &heap_methods && heap->scan == NULL && heap->shared == NULL;
+	Assert(heap_source_is_unread(source));
+	if (heap->shared == NULL)
+	{
+		heap_source_list(source, blocks, n);
+		return;
+	}
+	begin_pages(heap);
+	vector_scan_only(heap->scan, blocks, n);
 }
 
 /*

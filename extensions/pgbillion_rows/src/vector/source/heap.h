@@ -67,6 +67,7 @@ extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
 									 ParallelBlockTableScanDesc parallel, bool listed, bool rows_read,
 									 bool read_only);
 extern void vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n);
+extern void vector_scan_only(VectorScan *scan, const BlockNumber *blocks, int n);
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples);
 extern VectorFetch *vector_scan_fetch(VectorScan *scan);
 extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot);

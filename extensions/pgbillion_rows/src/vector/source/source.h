@@ -18,7 +18,8 @@
 
 extern Source *heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch);
 extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
-extern bool heap_source_can_list(Source *source);
+extern bool heap_source_is_unread(Source *source);
+extern void heap_source_read_only(Source *source, const BlockNumber *blocks, int n);
 
 /* ---- heap_expressions.c ---- */
 

@@ -60,6 +60,9 @@ struct VectorScan
 	int			nlisted;
 	int			next_listed;
 	ParallelBlockTableScanDesc parallel;
+	const BlockNumber *only;	/* parallel scans: read none but these of what
+								 * this process is given; NULL: all */
+	int			nonly;
 	ParallelBlockTableScanWorkerData worker;
 	bool		worker_started;
 	PageReader *reader;
@@ -84,6 +87,25 @@ struct VectorScan
 	uint64		checked;		/* pages checked row by row */
 };
 
+/* Is a block one of these, which are in order? */
+static bool
+is_among(const BlockNumber *blocks, int n, BlockNumber block)
+{
+	int			low = 0;
+	int			high = n;
+
+	while (low < high)
+	{
+		int			middle = low + (high - low) / 2;
+
+		if (blocks[middle] < block)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < n && blocks[low] == block;
+}
+
 /* The next block to read, or InvalidBlockNumber. */
 static BlockNumber
 next_block(void *arg)
@@ -101,7 +123,12 @@ next_block(void *arg)
 													 InvalidBlockNumber);
 			scan->worker_started = true;
 		}
-		return table_block_parallelscan_nextpage(scan->rel, &scan->worker, scan->parallel);
+		do
+		{
+			CHECK_FOR_INTERRUPTS();
+			block = table_block_parallelscan_nextpage(scan->rel, &scan->worker, scan->parallel);
+		} while (block != InvalidBlockNumber && scan->only != NULL && !is_among(scan->only, scan->nonly, block));
+		return block;
 	}
 	if (scan->done >= scan->nblocks)
 		return InvalidBlockNumber;
@@ -356,6 +383,18 @@ vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n)
 	scan->next_listed = 0;
 	scan->begun = scan->ended = false;
 	page_reader_again(scan->reader);
+}
+
+/*
+ * Of the share of a parallel scan, read these blocks only, which are ascending.
+ * The list is the caller's, and stays until the end.
+ */
+void
+vector_scan_only(VectorScan *scan, const BlockNumber *blocks, int n)
+{
+	Assert(scan->parallel != NULL && !scan->begun);
+	scan->only = blocks;
+	scan->nonly = n;
 }
 
 /*
