@@ -284,8 +284,8 @@ find(JoinLookUps *look_ups)
 {
 	double		rows;
 	double		whole = whole_ns(look_ups, &rows);
-	int64	   *keys;
-	int			nkeys;
+	int64	   *keys = NULL;
+	int			nkeys = 0;
 	const Candidate *candidate = choose(look_ups, whole, &keys, &nkeys);
 	Relation	index = candidate == NULL ? NULL : try_index_open(candidate->index, AccessShareLock);
 
