@@ -408,6 +408,43 @@ def test_look_ups_of_keys_without_rows_are_cheap(conn: Connection) -> None:
         assert scans_of_bought(conn, later) == {"Custom Scan"}
 
 
+def test_look_ups_below_a_union_all_are_cheap(conn: Connection) -> None:
+    """Its columns come in another order than the tables', and some are computed."""
+    conn.execute("SET pgbillion_rows.vector_aggregate = on")
+    union = "(SELECT price, shop, customer FROM bought UNION ALL SELECT shop + 1, price, customer FROM bought)"
+    with conn.transaction(force_rollback=True):
+        conn.execute(VISITORS.encode())
+        later, before = (
+            IN_VAIN.format(when).replace("bought s", f"{union} s")
+            for when in ("BETWEEN 540 AND 599", "BETWEEN 200 AND 299")
+        )
+        assert union in later
+        assert one(conn, later) == 0
+        assert scans_of_bought(conn, later) <= {"Index Scan", "Bitmap Heap Scan"}
+        assert scans_of_bought(conn, before) == {"Custom Scan"}
+
+
+def test_loops_that_postgresql_would_dismiss_are_offered(conn: Connection) -> None:
+    """Told how many keys are looked up, but not that none of them has a row, PostgreSQL would read the whole table."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(VISITORS.encode())
+        # of two conditions that go together PostgreSQL expects a hundredth of the keys
+        conn.execute(
+            "ALTER TABLE visitors ADD again integer; UPDATE visitors SET again = since; ANALYZE visitors;"
+            " SET LOCAL random_page_cost = 1000"
+        )
+        query = (
+            "SELECT s.price, v.id FROM bought s JOIN visitors v ON s.customer = v.id WHERE v.since BETWEEN {0} AND {1}"
+            " AND v.again BETWEEN {0} AND {1} ORDER BY 1 LIMIT 5"
+        )
+        offered = 'looking up rows of "s" is estimated to take'
+        assert offered in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(580, 599))
+        assert scans_of_bought(conn, query.format(580, 599)) <= {"Index Scan", "Bitmap Heap Scan"}
+        assert offered not in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(280, 299))
+        conn.execute("SET LOCAL enable_nestloop = off")
+        assert offered not in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(580, 599))
+
+
 def test_look_ups_of_a_key_of_few(conn: Connection) -> None:
     """One of three shops, in which nobody has bought anything."""
     with conn.transaction(force_rollback=True):

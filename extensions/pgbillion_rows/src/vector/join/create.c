@@ -119,7 +119,7 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	join->source.methods = &join_methods;
 	join->type = spec->type;
 	join->reversed = spec->reversed;
-	join->cost = spec->cost * (1.0 + spec->plan->plan->plan_rows);
+	join->cost = spec->cost * (1.0 + spec->rows);
 	join->dear = spec->dear;
 	join->input = input;
 	join->below = input->source;

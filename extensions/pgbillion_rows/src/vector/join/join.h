@@ -58,6 +58,7 @@ typedef struct JoinSpec
 	int			cost;			/* what its table takes, as the planner knows
 								 * better than the plan tells */
 	bool		dear;			/* that is more than to read the big table */
+	int			rows;			/* how many it likely has, by what is known */
 	Oid			index;			/* of the table's, that begins with the key's
 								 * column, or InvalidOid */
 	int			key_rows;		/* of each key, as it is estimated */

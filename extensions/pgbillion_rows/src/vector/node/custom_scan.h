@@ -54,6 +54,7 @@ typedef enum VectorJoinPrivate
 	VECTOR_JOIN_REVERSED,		/* are its rows the plan's? */
 	VECTOR_JOIN_COST,			/* what its table takes */
 	VECTOR_JOIN_DEAR,			/* is that more than to read the big table? */
+	VECTOR_JOIN_ROWS,			/* how many it likely has */
 	VECTOR_JOIN_INDEX,			/* of the big table, that begins with the
 								 * key's column: an OID, or 0 */
 	VECTOR_JOIN_KEY_ROWS		/* how many rows a key has there */

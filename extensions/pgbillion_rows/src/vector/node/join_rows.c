@@ -154,6 +154,7 @@ join_rows_create(VectorNode *node, List *exprs)
 		spec->reversed = list_nth_int(numbers, VECTOR_JOIN_REVERSED) != 0;
 		spec->cost = list_nth_int(numbers, VECTOR_JOIN_COST);
 		spec->dear = list_nth_int(numbers, VECTOR_JOIN_DEAR) != 0;
+		spec->rows = list_nth_int(numbers, VECTOR_JOIN_ROWS);
 		spec->index = (Oid) list_nth_int(numbers, VECTOR_JOIN_INDEX);
 		spec->key_rows = list_nth_int(numbers, VECTOR_JOIN_KEY_ROWS);
 		columns = take(exprs, &position, spec->ncolumns);

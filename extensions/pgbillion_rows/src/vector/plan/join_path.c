@@ -395,6 +395,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 			path->custom_paths = lappend(path->custom_paths, inner);
 		/* as JoinPathKind has it */
 		kind = list_make5_int(step->type, inner == step->partial, step->reversed, (int) Min(own, PG_INT32_MAX), own > reading);
+		kind = lappend_int(kind, (int) Min(inner->rows * cached_rows_factor(root, inner->parent), PG_INT32_MAX));
 		joins = lappend(joins, list_make4(kind, step->clauses, step->quals, others));
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes += inner->disabled_nodes;

@@ -108,6 +108,7 @@ vector_plan_joins(PlannerInfo *root, CustomScan *cscan, List *joins, List *plans
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_REVERSED));
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_COST));
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_DEAR));
+		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_ROWS));
 		index = index_of_key(root, cscan->scan.scanrelid, clauses, &rows);
 		numbers = lappend_int(numbers, (int) index);
 		numbers = lappend_int(numbers, rows);

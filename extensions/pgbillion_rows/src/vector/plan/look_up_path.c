@@ -41,6 +41,15 @@ typedef struct LookUpsMemo
 	List	   *look_ups;
 } LookUpsMemo;
 
+/* The index that a path looks rows up in, or NULL. */
+static IndexPath *
+index_of(Path *path)
+{
+	if (IsA(path, BitmapHeapPath))
+		path = ((BitmapHeapPath *) path)->bitmapqual;
+	return IsA(path, IndexPath) ? (IndexPath *) path : NULL;
+}
+
 /* Remember the loops of two relations that PostgreSQL joins, if far fewer rows are found than it expects. */
 void
 look_ups_note(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
@@ -56,8 +65,8 @@ look_ups_note(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		LookUpsMemo *memo;
 		LookUp	   *look_up;
 
-		if (!IsA(path, IndexPath) || path->param_info == NULL || !bms_is_subset(PATH_REQ_OUTER(path), outer->relids) ||
-			known_rows_look_up_factor(root, (IndexPath *) path) > LESS_TIME_FACTOR)
+		if (index_of(path) == NULL || path->param_info == NULL || !bms_is_subset(PATH_REQ_OUTER(path), outer->relids) ||
+			known_rows_look_up_factor(root, index_of(path)) > LESS_TIME_FACTOR)
 			continue;
 		memo = planner_memo_find(root, MEMO_LOOK_UPS, joined);
 		if (memo == NULL)

@@ -79,7 +79,8 @@ typedef enum JoinPathKind
 	JOIN_KIND_SHARED,			/* do processes run the inner side together? */
 	JOIN_KIND_REVERSED,			/* are its rows those of the inner side? */
 	JOIN_KIND_COST,				/* what its table takes */
-	JOIN_KIND_DEAR				/* is that more than to read the big table? */
+	JOIN_KIND_DEAR,				/* is that more than to read the big table? */
+	JOIN_KIND_ROWS				/* how many it likely has */
 } JoinPathKind;
 
 /* aggregate_path.c */
