@@ -251,7 +251,7 @@ typedef struct FilterMemo
 								 * not known yet */
 } FilterMemo;
 
-/* From so many elements on PostgreSQL looks values of an array up in a hash table (its MIN_ARRAY_SIZE_FOR_HASHED_SAOP). */
+/* From this number of elements on PostgreSQL looks values up in a hash table (its MIN_ARRAY_SIZE_FOR_HASHED_SAOP). */
 #define HASHED_ELEMENTS 9
 
 /* The elements of a constant array that are compared one by one; 0 if they are not, or not known. */
