@@ -36,7 +36,10 @@
 #include "vector/join/join.h"
 #include "vector/source/source.h"
 
-/* What it takes, in nanoseconds: measured, with all in memory. */
+/*
+ * About what it takes, in nanoseconds, with all in memory. That of a row was
+ * measured in scans, and the others are rough.
+ */
 #define KEY_NS 800.0			/* to look for a key */
 #define FOUND_NS 150.0			/* to go on to the next entry that has it */
 #define PAGE_NS 500.0			/* to read a page, beyond its rows */

@@ -66,7 +66,7 @@ look_ups_note(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		LookUp	   *look_up;
 
 		if (index_of(path) == NULL || path->param_info == NULL || !bms_is_subset(PATH_REQ_OUTER(path), outer->relids) ||
-			known_rows_look_up_factor(root, index_of(path)) > LESS_TIME_FACTOR)
+			known_rows_look_up_factor(root, index_of(path)) >= 1)
 			continue;
 		memo = planner_memo_find(root, MEMO_LOOK_UPS, joined);
 		if (memo == NULL)
@@ -134,7 +134,7 @@ look_ups_offer(PlannerInfo *root, RelOptInfo *joined)
 {
 	const LookUpsMemo *memo = planner_memo_find(root, MEMO_LOOK_UPS, joined);
 	const LookUp *best;
-	Cost		startup = disable_cost;
+	Cost		startup = get_float8_infinity();
 	Cost		planned = get_float8_infinity();
 	Cost		least = get_float8_infinity();
 	Cost		taken;
