@@ -177,6 +177,30 @@ def test_it_starts_as_soon_to_the_planner(conn: Connection) -> None:
     assert join["Startup Cost"] < table["Total Cost"]
 
 
+def test_a_cheap_side_that_is_empty_is_read_first(conn: Connection) -> None:
+    """Of the other side, which is estimated to have one row, PostgreSQL would look for the first one."""
+    conn.execute("SET pgbillion_rows.vector_join = off")
+    conn.execute("CREATE TEMP TABLE shops AS SELECT i AS id, i % 2 AS open FROM generate_series(1, 100) i")
+    conn.execute("ANALYZE shops")
+    query = (
+        "EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, FORMAT JSON) SELECT * FROM"
+        " (SELECT customer FROM sold WHERE id - price = -1 AND price * 2 = 35 OFFSET 0) few"
+        " WHERE EXISTS (SELECT FROM shops WHERE shops.id = few.customer AND open = {})"
+    )
+
+    def read(opened: int) -> list[int]:
+        """How often the outer side has been read, and the inner one."""
+        join = one(conn, query.format(opened))[0]["Plan"]
+        assert join["Node Type"] == "Hash Join", join
+        return [side["Actual Loops"] for side in join["Plans"]]
+
+    assert read(7) == [0, 1]
+    # not empty: both are
+    assert read(1) == [1, 1]
+    conn.execute("SET pgbillion_rows.replace_nested_loops = off; SET enable_nestloop = off; SET enable_mergejoin = off")
+    assert read(7) == [1, 0]
+
+
 def test_the_planner_tells_of_it(conn: Connection) -> None:
     text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", JOINS["inner"]))
     assert 'a nested loop over "one", "two" is replaced with a hash join, estimated to cost ' in text

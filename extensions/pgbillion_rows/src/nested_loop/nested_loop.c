@@ -15,6 +15,8 @@
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #endif
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -44,6 +46,10 @@
 #define LOCATION_OF_MARKED (-2)
 
 static bool replace_nested_loops = true;
+
+/* Has this session planned a hash join in the place of a loop? */
+static bool has_replaced = false;
+static ExecutorStart_hook_type previous_start = NULL;
 #if PG_VERSION_NUM >= 180000
 static explain_per_node_hook_type previous_explain_hook = NULL;
 #endif
@@ -328,8 +334,45 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		 */
 		hash->startup_cost = Min(hash->startup_cost, startup);
 		hash->total_cost = Max(hash->total_cost, least);
+		has_replaced = true;
 		add_path(joined, hash);
 	}
+}
+
+/* ---- which side is read first ---- */
+
+/*
+ * PostgreSQL's hash join first asks an outer side that begins at no cost whether
+ * it has any row, before it reads the inner side. But one that is estimated to
+ * have a row or two is likely read as a whole for the first of them. Where the
+ * inner side costs less than that, have the join take the outer side for one that
+ * has rows: if the inner side is empty, PostgreSQL does not read the outer one.
+ */
+static bool
+read_cheaper_first(PlanState *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, HashJoinState) && nested_loop_is_replaced_by((HashJoin *) node->plan))
+	{
+		const Plan *outer = outerPlan(node->plan);
+		Cost		first_row = outer->startup_cost + (outer->total_cost - outer->startup_cost) / (1 + outer->plan_rows);
+
+		if (innerPlan(node->plan)->total_cost < first_row)
+			((HashJoinState *) node)->hj_OuterNotEmpty = true;
+	}
+	return planstate_tree_walker(node, read_cheaper_first, context);
+}
+
+static void
+start(QueryDesc *query, int eflags)
+{
+	if (previous_start != NULL)
+		previous_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+	if (has_replaced && query->planstate != NULL)
+		(void) read_cheaper_first(query->planstate, NULL);
 }
 
 void
@@ -341,6 +384,8 @@ nested_loop_init(void)
 							 &replace_nested_loops, true, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_add_join_offer(replace_loops);
+	previous_start = ExecutorStart_hook;
+	ExecutorStart_hook = start;
 #if PG_VERSION_NUM >= 180000
 	previous_explain_hook = explain_per_node_hook;
 	explain_per_node_hook = explain_node;

@@ -20,7 +20,8 @@
  * again a CTE with conditions that PostgreSQL's price leaves out.
  *
  * The hash join is PostgreSQL's own. Its plan is marked, so that EXPLAIN and the
- * statistics of queries know it.
+ * statistics of queries know it, and its inner side is read first if that costs
+ * less than to find the first row of the outer one.
  *
  *-------------------------------------------------------------------------
  */
