@@ -231,9 +231,29 @@ def test_rows_of_the_small_side_again(joins: Connection) -> None:
         kind = "Right Anti" if negated else "Right Semi"
         assert kinds(plans.explain(joins, query)) == [kind]
         both(joins, query.replace("i WHERE", "i WHERE i.w < most * 9 AND"), None)
+        # where the first match decides, and the keys are kept, too
+        decided = query.replace(" AND f.id <> i.w", "")
+        answer = both(joins, decided, None)
+        assert len({row[1:] for row in answer.rows}) > 2
         # with the table of a few pages, which is read first otherwise
         small = query.replace("fact f WHERE f.b", "many f WHERE f.k").replace("f.id", "f.y")
         both(joins, small, None)
+
+
+@pytest.mark.parametrize("negated", ["", "NOT "])
+def test_rows_of_keys_that_are_marked_are_left_out(joins: Connection, negated: str) -> None:
+    """Each key has several rows on the small side, and a thousand in the table."""
+    joins.execute("CREATE TABLE few AS SELECT i % 20 AS k, i AS w FROM generate_series(1, 60) i")
+    joins.execute("CREATE TABLE long AS SELECT i % 19 + 1 AS k, i AS x FROM generate_series(1, 19000) i")
+    joins.execute("ANALYZE few, long; SET pgbillion_rows.vector_join = force")
+
+    query = f"SELECT count(*), sum(w) FROM few WHERE {negated}EXISTS (SELECT FROM long WHERE long.k = few.k)"
+    assert kinds(plans.explain(joins, query)) == ["Right Anti" if negated else "Right Semi"]
+    both(joins, query, None)
+    switch(joins, "force")
+    plan = one(joins, f"EXPLAIN (ANALYZE, TIMING OFF, SUMMARY OFF, FORMAT JSON) {query}")[0]["Plan"]
+    removed = [node.get("Rows Removed by Join Keys", 0) for node in plans.nodes(plan)]
+    assert sum(removed) > 16000
 
 
 def test_rows_of_the_small_side_whatever_is_below(joins: Connection) -> None:

@@ -193,6 +193,8 @@ joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, 
 			first->is_small = reads_small_table(table->parent);
 		}
 		add_key_filter(rows, first, list_nth(rows->specs, i), join->build);
+		if (join->reversed && join->quals == NULL)
+			join->marked_keys = first->key_filter;
 		if (i < n - 1)
 			next->econtext = CreateExprContext(table->parent->state);
 		input = next;

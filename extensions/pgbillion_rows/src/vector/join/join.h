@@ -152,6 +152,8 @@ typedef struct JoinKeyFilter JoinKeyFilter;
 extern JoinKeyFilter *join_key_filter_create(VectorFilter *filter);
 extern void join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, AttrNumber attno, Oid type);
 extern void join_key_filter_begin(JoinKeyFilter *filter);
+extern void join_key_filter_forget(JoinKeyFilter *filter, const JoinBuild *build, const uint64 *tags,
+								   JoinEntry *const *entries, int n);
 extern void join_key_filter_batch(JoinKeyFilter *filter, Batch *batch);
 extern bool join_key_filter_excludes(void *filter, Batch *batch);
 extern uint64 join_key_filter_removed(const JoinKeyFilter *filter);

@@ -16,6 +16,10 @@
  * come before or after: a row that an inner join or a semijoin is to remove is
  * of no use to them.
  *
+ * A semijoin's or antijoin's rows may be those of the build side, which the table
+ * marks. One match does, if there is no further condition: then the key is
+ * forgotten, and further rows that have it are removed, too.
+ *
  * A build side that went to partitions is not asked. Keys that remove few rows
  * are left out for a while, and those that remove most come first.
  *
@@ -68,6 +72,7 @@ struct JoinKeyFilter
 	KeySet	   *sets;
 	MemoryContext context;		/* bits */
 	VectorFilter *filter;		/* of the table, for what is excluded */
+	bool		forgot;			/* some keys are not in the bits any more */
 	uint64		removed;		/* rows */
 };
 
@@ -176,7 +181,7 @@ note_values(JoinKeyFilter *filter, KeySet *set)
 
 /*
  * The table is about to be read, and all build sides have been. What is known
- * of one that has not been read again stays.
+ * of one that has not been read again stays, unless keys have been forgotten.
  */
 void
 join_key_filter_begin(JoinKeyFilter *filter)
@@ -187,8 +192,9 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		same &= filter->sets[i].serial == filter->sets[i].build->serial;
 	for (int i = 0; i < filter->nsets; i++)
 		filter->sets[i].seen = filter->sets[i].passed = filter->sets[i].rest = 0;
-	if (same)
+	if (same && !filter->forgot)
 		return;
+	filter->forgot = false;
 	MemoryContextReset(filter->context);
 	for (int i = 0; i < filter->nsets; i++)
 	{
@@ -211,6 +217,35 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		if (join_keys_direct(build->join_keys))
 			note_values(filter, set);
 		set->dense = (double) set->max - (double) set->min < 2.0 * join_table_count(build->table);
+	}
+}
+
+/*
+ * Of n rows with these tags, those that have an entry need not be followed by
+ * others of the same key. In a Bloom filter, keys share their bits.
+ */
+void
+join_key_filter_forget(JoinKeyFilter *filter, const JoinBuild *build, const uint64 *tags, JoinEntry *const *entries,
+					   int n)
+{
+	for (int i = 0; i < filter->nsets; i++)
+	{
+		KeySet	   *set = &filter->sets[i];
+
+		if (set->build != build || !set->usable || set->bits == NULL || !set->bitmap)
+			continue;
+		/* the bits are of one key, which is the tag */
+		Assert(join_keys_direct(build->join_keys));
+		for (int row = 0; row < n; row++)
+		{
+			uint64		place = tags[row] - (uint64) set->min;
+
+			if (entries[row] == NULL)
+				continue;
+			Assert(place <= (uint64) set->max - (uint64) set->min);
+			set->bits[place / 64] &= ~(UINT64CONST(1) << (place & 63));
+		}
+		filter->forgot = true;
 	}
 }
 

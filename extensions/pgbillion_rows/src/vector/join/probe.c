@@ -278,6 +278,8 @@ look_up(VectorJoin *join)
 
 	join_find_tags(join, tags, known);
 	join_table_find(join->build->table, join->values, tags, known, input->n, join->next);
+	if (join->marked_keys != NULL)
+		join_key_filter_forget(join->marked_keys, join->build, tags, join->next, input->n);
 	if (!keep_useful(join))
 		return false;
 	join->phase = PAIRS_MATCHES;

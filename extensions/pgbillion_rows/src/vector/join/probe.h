@@ -49,6 +49,9 @@ struct VectorJoin
 	JoinKeyFilter *key_filter;	/* what is below is the table, of which it
 								 * removes rows first; or NULL */
 	JoinLookUps *look_ups;		/* what finds its pages by an index; or NULL */
+	JoinKeyFilter *marked_keys; /* of a reversed join that one match decides:
+								 * what leaves out rows of keys that have had
+								 * one; or NULL */
 	Batch	   *output;			/* what we fill */
 	int		   *origins;		/* of its columns: in the input, or in the
 								 * build side's batch, after that: -1, -2, … */
