@@ -31,6 +31,7 @@
 #include "optimizer/paths.h"
 #include "optimizer/planmain.h"
 #include "parser/parsetree.h"
+#include "utils/float.h"
 
 #include "compat.h"
 #include "planner/planner.h"
@@ -599,17 +600,27 @@ costs_less(PlannerInfo *root, RelOptInfo *joined, const JoinChain *one, const Jo
 	return join_chain_cost(root, one, joined) < join_chain_cost(root, other, joined);
 }
 
+/* A relation of which the pairs are being looked at. */
+typedef struct Look
+{
+	PlannerInfo *root;
+	RelOptInfo *joined;
+	Memory	   *memory;			/* of it */
+	double		rows;			/* that it likely has */
+	Cost		most;			/* that a chain may cost to be promising */
+} Look;
+
 /*
  * Prolong a chain by a join, and remember it if it is the cheapest one of its
  * rows: then true.
  */
 static bool
-prolong(PlannerInfo *root, RelOptInfo *joined, JoinChain *chain, const Joining *join, const InnerSide *inner,
-		bool safe)
+prolong(const Look *look, JoinChain *chain, const Joining *join, const InnerSide *inner, bool safe)
 {
-	Memory	   *memory = find_memory(root, joined);
-	JoinChain **best = &memory->chains[safe];
-	JoinChain **other = &memory->others[safe];
+	PlannerInfo *root = look->root;
+	RelOptInfo *joined = look->joined;
+	JoinChain **best = &look->memory->chains[safe];
+	JoinChain **other = &look->memory->others[safe];
 	JoinChain	longer;
 	JoinStep	tried;
 
@@ -758,16 +769,15 @@ is_for_us(PlannerInfo *root)
 }
 
 /*
- * Could a chain of at least this cost be of use for the rows of a join, for
- * which PostgreSQL has paths? A chain that costs many times as much gets no
- * further joins. This runs for every join of every statement.
+ * What a chain may cost to be of use for the rows of a join, for which
+ * PostgreSQL has paths. One that costs many times as much gets no further joins.
  */
-static bool
-is_promising(RelOptInfo *joined, Cost least)
+static Cost
+most_promising_cost(RelOptInfo *joined)
 {
 	Path	   *best = cheapest_of_core(joined, false);
 
-	return vector_join == PLAN_FORCE || best == NULL || least < JOIN_HOPELESS_FACTOR * best->total_cost;
+	return vector_join == PLAN_FORCE || best == NULL ? get_float8_infinity() : JOIN_HOPELESS_FACTOR * best->total_cost;
 }
 
 /* The least that it can cost to read a table of `tuples` rows. */
@@ -836,64 +846,84 @@ estimate_pairs(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, List *co
 		clauselist_selectivity(root, conditions, 0, JOIN_INNER, &plain);
 }
 
+/* Begin to look at a join of a pair along one of its relations. */
+static Joining
+begin_joining(const Look *look, const Pair *pair, RelOptInfo *along, RelOptInfo *other)
+{
+	Joining		join = {
+		.type = pair->type,
+		.reversed = along == pair->inner,
+		.relids = look->joined->relids,
+		.outer = along->relids,
+		.inner = other->relids,
+		.conditions = pair->conditions,
+		.inner_unique = pair->inner_unique,
+		.outer_rows = along->rows * cached_rows_factor(look->root, along),
+		.rows = look->rows,
+	};
+
+	if (join.reversed)
+		join.pairs = estimate_pairs(look->root, pair->outer, pair->inner, pair->conditions);
+	return join;
+}
+
 /*
- * Remember the chain along one relation that ends with a join with the other, if
- * it is the cheapest one of the join's rows: then true.
+ * Remember the chain along one relation of a pair that ends with a join with the
+ * other, if it is the cheapest one of the join's rows: then true. This runs for
+ * every join that PostgreSQL looks at, and most chains are not promising: that
+ * is found out first.
  */
 static bool
-look_along(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *along, RelOptInfo *other, Joining *join)
+look_along(const Look *look, const Pair *pair, RelOptInfo *along, RelOptInfo *other)
 {
+	PlannerInfo *root = look->root;
+	bool		reversed = along == pair->inner;
 	Memory	   *memory;
+	Joining		join;
+	bool		begun = false;
 	bool		found = false;
 
-	if (along->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(along->tuples)))
+	if (along->reloptkind == RELOPT_BASEREL && least_cost(along->tuples) >= look->most)
 		return false;
 	memory = recall(root, along);
 	if (memory == NULL)
 		return false;
-	join->outer = along->relids;
-	join->inner = other->relids;
-	join->outer_rows = along->rows * cached_rows_factor(root, along);
 	for (int safe = 0; safe < 2; safe++)
 	{
 		JoinChain  *chain = memory->chains[safe];
 		const InnerSide *side;
+		Cost		least;
 
-		if (chain == NULL || (safe && !joined->consider_parallel))
+		if (chain == NULL || (safe && !look->joined->consider_parallel))
 			continue;
 		/* processes, and scans of several tables, would each have its rows */
-		if (join->reversed && (safe || chain->ntables > 0))
+		if (reversed && (safe || chain->ntables > 0))
+			continue;
+		least = Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(root, chain, NULL) : 0);
+		if (least >= look->most)
 			continue;
 		side = join_step_inner_of_relation(root, other, safe);
-		if (side == NULL || !is_for_parts(root, chain, side, join) ||
-			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(root, chain, NULL) : 0) +
-						  side->path->total_cost))
+		if (side == NULL || least + side->path->total_cost >= look->most)
 			continue;
-		join->table = chain->table->relid;
-		found |= prolong(root, joined, chain, join, side, safe);
+		if (!begun)
+			join = begin_joining(look, pair, along, other);
+		begun = true;
+		if (!is_for_parts(root, chain, side, &join))
+			continue;
+		join.table = chain->table->relid;
+		found |= prolong(look, chain, &join, side, safe);
 	}
 	return found;
 }
 
 /* Look at the chains that end with a join of two relations. True if one of them is the cheapest that is known. */
 static bool
-look_at_pair(PlannerInfo *root, RelOptInfo *joined, const Pair *pair)
+look_at_pair(const Look *look, const Pair *pair)
 {
-	Joining		join = {
-		.type = pair->type,
-		.relids = joined->relids,
-		.conditions = pair->conditions,
-		.inner_unique = pair->inner_unique,
-		.rows = joined->rows * cached_rows_factor(root, joined),
-	};
-	bool		found = look_along(root, joined, pair->outer, pair->inner, &join);
+	bool		found = look_along(look, pair, pair->outer, pair->inner);
 
-	if (join.type == JOIN_SEMI || join.type == JOIN_ANTI)
-	{
-		join.reversed = true;
-		join.pairs = estimate_pairs(root, pair->outer, pair->inner, pair->conditions);
-		found |= look_along(root, joined, pair->inner, pair->outer, &join);
-	}
+	if (pair->type == JOIN_SEMI || pair->type == JOIN_ANTI)
+		found |= look_along(look, pair, pair->inner, pair->outer);
 	return found;
 }
 
@@ -931,13 +961,16 @@ bool
 join_chain_look_at_pairs(PlannerInfo *root, RelOptInfo *joined, bool all)
 {
 	Memory	   *memory = find_memory(root, joined);
+	Look		look = {root, joined, memory};
 	bool		found = false;
 	ListCell   *lc;
 
 	if (memory == NULL || memory->pairs == NIL)
 		return false;
+	look.rows = joined->rows * cached_rows_factor(root, joined);
+	look.most = most_promising_cost(joined);
 	foreach(lc, memory->pairs)
-		found |= look_at_pair(root, joined, lfirst(lc));
+		found |= look_at_pair(&look, lfirst(lc));
 	if (memory->chains[0] != NULL || memory->chains[1] != NULL)
 	{
 		for (int partial = 0; partial < 2; partial++)
