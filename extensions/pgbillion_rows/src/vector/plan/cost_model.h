@@ -410,6 +410,7 @@ extern Cost vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours);
 extern Cost vector_walk_cost(PlannerInfo *root, int last);
 
 /* ---- likely_rows.c ---- */
+extern double vector_rows_factor(PlannerInfo *root, Relids relids);
 extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
 
 /* ---- cached_cost.c ---- */

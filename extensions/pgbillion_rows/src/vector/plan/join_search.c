@@ -43,19 +43,11 @@
 #include "vector/plan/join_step.h"
 #include "vector/plan/plan.h"
 
-/* Tables of less than that many pages together are joined in a few milliseconds. */
-#define LEAST_PAGES 128
-
 /* Of more partitions than that joins are not looked at, which takes long. */
 #define MOST_PARTS 64
 
 /* Nor with inner sides of which the plans for all partitions have more nodes than that. */
 #define MOST_NODES 512
-
-/* What a few rows of a table are, found for a small share of what it costs to look at all. */
-#define FEW_ROWS 20
-#define FEW_PAGES 32
-#define FEW_ROWS_SHARE 0.1
 
 /* ---- the joins of a path ---- */
 
@@ -636,129 +628,6 @@ prolong(const Look *look, JoinChain *chain, const Joining *join, const InnerSide
 	if ((*best)->table != chain->table && (*other == NULL || costs_less(root, joined, &longer, *other)))
 		*other = join_chain_make_longer(chain, joined, join_step_make(root, join, &tried));
 	return false;
-}
-
-/* Does an index give the few rows that are read of a table, or of those that it stands for? */
-static bool
-has_few_rows(PlannerInfo *root, RelOptInfo *rel)
-{
-	double		pages = 0;
-	double		tuples = 0;
-	ListCell   *lc;
-
-	if (rel->rows > FEW_ROWS || rel->cheapest_total_path == NULL)
-		return false;
-	foreach(lc, planner_leaf_tables(root, rel))
-	{
-		RelOptInfo *leaf = lfirst(lc);
-
-		pages += leaf->pages;
-		tuples += leaf->tuples;
-	}
-	return pages > FEW_PAGES && rel->cheapest_total_path->total_cost < FEW_ROWS_SHARE * cpu_tuple_cost * tuples;
-}
-
-/*
- * Is a statement about a few rows of a table, which an index gives? What it
- * joins with these is looked for in indexes, too: nothing is to be gained, and
- * planning it must not take longer.
- */
-static bool
-is_about_few_rows(PlannerInfo *root)
-{
-	int			table = -1;
-
-	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
-	{
-		RelOptInfo *rel = root->simple_rel_array[table];
-
-		if (rel != NULL && has_few_rows(root, rel))
-			return true;
-	}
-	return false;
-}
-
-/*
- * Is what a statement reads worth looking at all of its joins? Of many tables
- * there are very many, and their tables on their own cost about what can be
- * gained.
- */
-static bool
-is_worth_search(PlannerInfo *root)
-{
-	int			levels = Max(from_collapse_limit, join_collapse_limit);
-	int			tables = 0;
-	Cost		cost = 0;
-	int			table = -1;
-
-	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
-	{
-		RelOptInfo *rel = root->simple_rel_array[table];
-
-		if (rel == NULL || rel->cheapest_total_path == NULL)
-			continue;
-		tables++;
-		cost += rel->cheapest_total_path->total_cost;
-	}
-	return cost >= JOIN_SEARCH_COST * tables * exp2(Min(tables, levels));
-}
-
-/* The pages of a statement's tables, also those of the branches of a UNION ALL. */
-static double
-pages_read(PlannerInfo *root)
-{
-	double		pages = root->total_table_pages;
-
-	for (int i = 1; i < root->simple_rel_array_size; i++)
-	{
-		RelOptInfo *rel = root->simple_rel_array[i];
-
-		if (rel != NULL && rel->reloptkind == RELOPT_OTHER_MEMBER_REL && rel->rtekind == RTE_SUBQUERY && rel->subroot != NULL)
-			pages += rel->subroot->total_table_pages;
-	}
-	return pages;
-}
-
-/*
- * Why a statement is not for us, or NULL. What it does with the rows of joins
- * must not need those of the tables, as locks and rechecks of updated rows do.
- * Small tables are left alone.
- */
-static const char *
-statement_refusal(PlannerInfo *root)
-{
-	if ((root->parse->commandType != CMD_SELECT && root->parse->commandType != CMD_INSERT) ||
-		root->rowMarks != NIL || root->parse->rowMarks != NIL)
-		return "rows are changed or locked";
-	if (vector_join == PLAN_FORCE)
-		return NULL;
-	if (pages_read(root) < LEAST_PAGES)
-		return "the tables are small";
-	if (is_about_few_rows(root))
-		return "an index gives the few rows that are read of a table";
-	if (!is_worth_search(root))
-		return "reading the tables takes little, compared with looking at all their joins";
-	return NULL;
-}
-
-/* This is asked with each join of a statement. */
-typedef struct StatementMemo
-{
-	const char *refusal;
-} StatementMemo;
-
-/* The same, found out once. */
-const char *
-join_chain_refusal(PlannerInfo *root)
-{
-	StatementMemo *known = planner_memo_find(root, MEMO_STATEMENT, root);
-
-	if (known == NULL)
-	{
-		known = planner_memo_make(root, MEMO_STATEMENT, root, sizeof(StatementMemo));
-		known->refusal = statement_refusal(root);
-	}
-	return known->refusal;
 }
 
 /* Is a statement for us? The genetic search is left alone. */

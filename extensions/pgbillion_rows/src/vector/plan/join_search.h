@@ -25,10 +25,12 @@ extern const char *join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Pat
 extern JoinChain *join_chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe);
 extern JoinChain *join_chain_other(PlannerInfo *root, RelOptInfo *joined, bool safe);
 extern void join_chain_take_other(PlannerInfo *root, RelOptInfo *joined, bool safe);
-extern const char *join_chain_refusal(PlannerInfo *root);
 extern bool join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival);
 extern bool join_chain_note_pair(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 								 JoinPathExtraData *extra);
 extern bool join_chain_look_at_pairs(PlannerInfo *root, RelOptInfo *joined, bool all);
+
+/* ---- join_worth.c ---- */
+extern const char *join_chain_refusal(PlannerInfo *root);
 
 #endif							/* PGBILLION_VECTOR_JOIN_SEARCH_H */

@@ -150,20 +150,27 @@ memo_of_rows(PlannerInfo *root)
 	return rows;
 }
 
-/* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
+/* How many times the rows of a join of these tables, as PostgreSQL estimates them, are likely. */
 double
-cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
+vector_rows_factor(PlannerInfo *root, Relids relids)
 {
 	const RowsMemo *rows = memo_of_rows(root);
-	double		factor = known_rows_factor(root, rel->relids);
+	double		factor = known_rows_factor(root, relids);
 	ListCell   *lc;
 
 	foreach(lc, rows->guesses)
 	{
 		Guess	   *guess = lfirst(lc);
 
-		if (bms_is_subset(guess->tables, rel->relids))
+		if (bms_is_subset(guess->tables, relids))
 			factor *= guess->factor;
 	}
 	return factor;
+}
+
+/* The same of a relation's rows. */
+double
+cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
+{
+	return vector_rows_factor(root, rel->relids);
 }

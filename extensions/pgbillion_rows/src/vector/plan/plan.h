@@ -18,6 +18,7 @@
  *	join_step.c		one join along a table
  *	join_chain.c	several along a table, and what they cost
  *	join_search.c	which of them there can be
+ *	join_worth.c	and of which statements they are looked at
  *	join_path.c		the same as aggregate_path.c above joins, and rows of joins
  *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
