@@ -107,23 +107,6 @@ def test_what_comes_before_a_subquery_spares_it_rows_of_an_inner_side(conn: Conn
     assert milliseconds(conn, joined.format("color = 3")) < milliseconds(conn, joined.format("color >= 0")) / 4
 
 
-def test_a_loop_calls_a_subquery_for_the_rows_of_the_join(conn: Connection) -> None:
-    """By the values of its column, a key has 800 rows; by all shops there are, it has 80."""
-    conn.execute("CREATE TABLE all_shops AS SELECT i AS shop, i % 10 AS town FROM generate_series(0, 499) i")
-    conn.execute("ANALYZE all_shops; SET pgbillion_rows.memoize_subqueries = off")
-    conn.execute("SET pgbillion_rows.vector_join = off; SET pgbillion_rows.estimate_joins = off")
-    conn.execute("SET enable_hashjoin = off; SET enable_mergejoin = off")
-    conn.execute("SET enable_material = off; SET enable_bitmapscan = off")
-
-    def loop(shops: str) -> float:
-        query = f"SELECT * FROM {shops} JOIN sales f USING (shop) WHERE town = 3 AND {DEARER}"
-        (join, *_) = plans.nodes(plans.explain(conn, query))
-        assert [node["Node Type"] for node in join["Plans"]] == ["Seq Scan", "Index Scan"]
-        return milliseconds(conn, query)
-
-    assert loop("all_shops") < 2 * loop("shops")
-
-
 def test_what_joins_remove_is_spared_a_subquery_and_no_more(conn: Connection) -> None:
     """A join by vectors evaluates it for a tenth of the rows, most of which pass values that no other has passed."""
     conn.execute("SET pgbillion_rows.vector_join = force")

@@ -26,7 +26,6 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
-#include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/spccache.h"
@@ -414,35 +413,14 @@ first_row_cost(PlannerInfo *root, Path *path, double times)
 	return few_rows_cost(root, path, 1 / Max(path->rows, 1), times);
 }
 
-/*
- * The part of the rows that an index scan has for all rows of a loop's outer side
- * that the join is estimated to have. A key's rows are estimated by the values of
- * the one side, and the join's by those of both. It matters where each row calls
- * a subquery: the plans that are compared call it for the same rows.
- */
-static double
-share_of_join(PlannerInfo *root, const JoinPath *join)
-{
-	const Path *inner = join->innerjoinpath;
-	double		rows = join->outerjoinpath->rows * inner->rows;
-
-	if (!root->parse->hasSubLinks || !IsA(inner, IndexPath) || join->joinrestrictinfo != NIL ||
-		join->jointype != JOIN_INNER || !contain_subplans((Node *) get_actual_clauses(inner->parent->baserestrictinfo)))
-		return 1;
-	return Min(join->path.rows / Max(rows, 1), 1);
-}
-
-/*
- * The inner side of a nested loop, for `times` outer rows; with `first` one match
- * of each is enough. An index scan is taken to have this share of its rows.
- */
+/* The inner side of a nested loop, for `times` outer rows; with `first` one match of each is enough. */
 static Cost
-loops(PlannerInfo *root, Path *inner, double times, bool first, double share)
+loops(PlannerInfo *root, Path *inner, double times, bool first)
 {
 	if (first && (IsA(inner, IndexPath) || IsA(inner, NestPath)))
 		return first_row_cost(root, inner, times) * times;
 	if (IsA(inner, IndexPath))
-		return index_scan(root, (IndexPath *) inner, share, times) * times;
+		return index_scan(root, (IndexPath *) inner, 1, times) * times;
 	if (IsA(inner, BitmapHeapPath))
 		return bitmap_scan(root, (BitmapHeapPath *) inner, times) * times;
 	if (IsA(inner, MaterialPath))
@@ -464,7 +442,7 @@ cached_look_ups_cost(PlannerInfo *root, Path *outer, Path *inner)
 	double		rows = outer->rows * cached_rows_factor(root, outer->parent);
 
 	return cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_LOOP_ROW * rows +
-		loops(root, inner, Max(rows, 1), false, 1);
+		loops(root, inner, Max(rows, 1), false);
 }
 
 /* What conditions of a join cost for a pair of rows; with `subqueries`, those of them that have one. */
@@ -519,7 +497,7 @@ join_cost(PlannerInfo *root, JoinPath *join)
 		 */
 		cost += cpu_tuple_cost * (outer_rows * CACHED_COST_LOOP_ROW + CACHED_COST_FETCH * Max(rows - join->path.rows, 0));
 		/* every pair of rows has to pass the conditions */
-		return cost + loops(root, inner, Max(outer_rows, 1), first, share_of_join(root, join)) +
+		return cost + loops(root, inner, Max(outer_rows, 1), first) +
 			pair_cost(root, join->joinrestrictinfo, false) * outer_rows * inner_rows;
 	}
 	cost += cached_path_cost(root, inner) + pair_cost(root, join->joinrestrictinfo, true) * rows;
