@@ -339,6 +339,34 @@ def test_little_memory(vectors: Connection) -> None:
     assert with_subqueries(vectors, query) != []
 
 
+def terms(condition: str) -> list[str]:
+    """The terms of a condition, in their order, and without the numbers of subplans."""
+    depth, found, term = 0, [], ""
+    for character in re.sub(r"SubPlan \d+", "SubPlan", condition.removeprefix("(").removesuffix(")")):
+        depth += (character == "(") - (character == ")")
+        term += character
+        if depth == 0 and character == ")":
+            found.append(term.removeprefix(" AND "))
+            term = ""
+    return found
+
+
+def evaluated(conn: Connection, query: str, settings: str) -> dict[str, list[str]]:
+    """The conditions of PostgreSQL's own scans, in the order of their terms."""
+    conn.execute(f"SAVEPOINT evaluated; {settings}".encode())
+    found = [node for node in plans.nodes(plans.explain(conn, query)) if node["Node Type"] == "Seq Scan"]
+    conn.execute("ROLLBACK TO evaluated")
+    return {str(node["Alias"]): terms(str(node.get("Filter", ""))) for node in found}
+
+
+def turned_round(conn: Connection, query: str, off: str, on: str) -> bool:
+    """Does PostgreSQL evaluate a scan's subqueries in another order, as one costs less than before?"""
+    core, ours = evaluated(conn, query, off), evaluated(conn, query, on)
+    return any(
+        alias in ours and ours[alias] != core[alias] and sorted(ours[alias]) == sorted(core[alias]) for alias in core
+    )
+
+
 def generated(generator: SubqueryGenerator) -> str:
     chance = generator.chance
     distinct = "(SELECT DISTINCT k FROM i) p"
@@ -382,14 +410,24 @@ def test_generated_queries(
 ) -> None:
     generator = SubqueryGenerator(SEED)
     chance = generator.chance
-    used = explained = errors = 0
+    used = explained = errors = others = 0
     with leaving_nothing(cluster, tables):
         for number in range(QUERIES):
             query = generated(generator)
             settings = f"{settings_by_chance(chance)} SET pgbillion_rows.columns = {chance.choice(('on', 'off'))};"
-            forced = f"{settings} {switched(chance.choice(('on', 'force', 'force')))}"
+            off, forced = (f"{settings} {switched(mode)}" for mode in ("off", chance.choice(("on", "force", "force"))))
             way, text = way_by_chance(chance, query)
-            core = both(vectors, text, f"{settings} {switched('off')}", forced, way, f"seed {SEED}, number {number}")
+            try:
+                core = both(vectors, text, off, forced, way, f"seed {SEED}, number {number}")
+            except AssertionError:
+                # one that raises an error may come before one that is false
+                answers_of_both = outcome(vectors, query, off), outcome(vectors, query, forced)
+                if not any(isinstance(one, str) for one in answers_of_both) or not turned_round(
+                    vectors, query, off, forced
+                ):
+                    raise
+                others += 1
+                continue
             errors += isinstance(core, str)
             if number % explained_each(QUERIES) == 0:
                 vectors.execute(f"SAVEPOINT explained; {settings} {switched('force')}".encode())
@@ -398,8 +436,9 @@ def test_generated_queries(
                 explained += 1
     tell(
         f"seed {SEED}: {QUERIES} queries, {used} of {explained} with vectors around subqueries,"
-        f" {errors} end with an error"
+        f" {errors} end with an error, {others} do with one of the plans, which evaluates them in another order"
     )
     counted({"conditions with subqueries": QUERIES})
+    assert others <= 1 + QUERIES // 1000
     assert used > explained * 0.3
     assert errors < QUERIES * 0.4
