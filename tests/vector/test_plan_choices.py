@@ -332,6 +332,8 @@ def test_a_chain_of_few_look_ups_is_left_alone(conn: Connection) -> None:
     reason = "no vectorized join: reading the tables takes little, compared with looking at all their joins"
     assert reason in told(conn, query.format("= 'text 7'"))
     assert reason not in told(conn, query.format("<> 'text 7'"))
+    conn.execute("SET LOCAL enable_nestloop = off")
+    assert reason not in told(conn, query.format("= 'text 7'"))
 
 
 # before the join, or not

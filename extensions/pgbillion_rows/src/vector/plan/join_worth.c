@@ -151,6 +151,8 @@ look_ups_plan_cost(PlannerInfo *root, Cost most)
 	Cost		least = get_float8_infinity();
 	int			table = -1;
 
+	if (!enable_nestloop)
+		return least;
 	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
 	{
 		RelOptInfo *rel = root->simple_rel_array[table];
