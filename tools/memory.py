@@ -22,7 +22,7 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
 
 ROOT = Path(__file__).parents[1]
-CONTRIB = ("amcheck", "bloom", "btree_gist", "citext", "pageinspect", "postgres_fdw")
+CONTRIB = ("amcheck", "auto_explain", "bloom", "btree_gist", "citext", "pageinspect", "postgres_fdw")
 # what reads memory in ways of its own: rows in vectors, joins, what processes share, columns, clones, states of shards
 TESTS = (
     "tests/vector/test_vector_answers.py",
