@@ -346,7 +346,8 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
  * it has any row, before it reads the inner side. But one that is estimated to
  * have a row or two is likely read as a whole for the first of them. Where the
  * inner side costs less than that, have the join take the outer side for one that
- * has rows: if the inner side is empty, PostgreSQL does not read the outer one.
+ * has rows: if the inner side is empty, PostgreSQL does not read the outer one. It
+ * does not ask where rows of the outer side are returned without a match.
  */
 static bool
 read_cheaper_first(PlanState *node, void *context)

@@ -52,6 +52,7 @@ typedef struct KeySet
 	bool		dense;			/* about as many keys as values between the
 								 * bounds */
 	int			shift;			/* of a Bloom filter: 64 - log2(its words) */
+	bool		forgot;			/* some keys are not in the bits any more */
 
 	/* what it is good for */
 	int			seen;			/* rows of late */
@@ -72,7 +73,6 @@ struct JoinKeyFilter
 	KeySet	   *sets;
 	MemoryContext context;		/* bits */
 	VectorFilter *filter;		/* of the table, for what is excluded */
-	bool		forgot;			/* some keys are not in the bits any more */
 	uint64		removed;		/* rows */
 };
 
@@ -143,7 +143,26 @@ bloom_mask(uint64 hash)
 	return (UINT64CONST(1) << (hash & 63)) | (UINT64CONST(1) << ((hash >> 6) & 63));
 }
 
-/* Note which keys occur, unless that would take too much memory. They are the tags. */
+/* Set the bits of the keys that occur. They are the tags. */
+static void
+set_bits(KeySet *set)
+{
+	uint64		slot = 0;
+	uint64		tag;
+
+	while (join_table_tags(set->build->table, &slot, &tag))
+	{
+		uint64		hash = hash_of((int64) tag);
+
+		if (set->bitmap)
+			set->bits[(tag - (uint64) set->min) / 64] |= UINT64CONST(1) << ((tag - (uint64) set->min) & 63);
+		else
+			set->bits[hash >> set->shift] |= bloom_mask(hash);
+	}
+	set->forgot = false;
+}
+
+/* Note which keys occur, unless that would take too much memory. */
 static void
 note_values(JoinKeyFilter *filter, KeySet *set)
 {
@@ -151,8 +170,6 @@ note_values(JoinKeyFilter *filter, KeySet *set)
 	uint64		count = join_table_count(table);
 	uint64		range = (uint64) set->max - (uint64) set->min;
 	uint64		words = 64;
-	uint64		slot = 0;
-	uint64		tag;
 
 	set->bitmap = range / BITMAP_BITS < Max(count, 1024);
 	set->shift = 64 - 6;
@@ -168,20 +185,12 @@ note_values(JoinKeyFilter *filter, KeySet *set)
 		return;
 	/* that can be more than 1 GB */
 	set->bits = alloc_zero_for_random_access(filter->context, sizeof(uint64) * words);
-	while (join_table_tags(table, &slot, &tag))
-	{
-		uint64		hash = hash_of((int64) tag);
-
-		if (set->bitmap)
-			set->bits[(tag - (uint64) set->min) / 64] |= UINT64CONST(1) << ((tag - (uint64) set->min) & 63);
-		else
-			set->bits[hash >> set->shift] |= bloom_mask(hash);
-	}
+	set_bits(set);
 }
 
 /*
  * The table is about to be read, and all build sides have been. What is known
- * of one that has not been read again stays, unless keys have been forgotten.
+ * of one that has not been read again stays, with the keys that were forgotten.
  */
 void
 join_key_filter_begin(JoinKeyFilter *filter)
@@ -191,10 +200,15 @@ join_key_filter_begin(JoinKeyFilter *filter)
 	for (int i = 0; i < filter->nsets; i++)
 		same &= filter->sets[i].serial == filter->sets[i].build->serial;
 	for (int i = 0; i < filter->nsets; i++)
-		filter->sets[i].seen = filter->sets[i].passed = filter->sets[i].rest = 0;
-	if (same && !filter->forgot)
+	{
+		KeySet	   *set = &filter->sets[i];
+
+		set->seen = set->passed = set->rest = 0;
+		if (same && set->forgot)
+			set_bits(set);
+	}
+	if (same)
 		return;
-	filter->forgot = false;
 	MemoryContextReset(filter->context);
 	for (int i = 0; i < filter->nsets; i++)
 	{
@@ -209,6 +223,7 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		 */
 		set->usable = build->complete && build->min[set->key] <= build->max[set->key];
 		set->bits = NULL;
+		set->forgot = false;
 		if (!set->usable)
 			continue;
 		set->min = build->min[set->key];
@@ -245,7 +260,7 @@ join_key_filter_forget(JoinKeyFilter *filter, const JoinBuild *build, const uint
 			Assert(place <= (uint64) set->max - (uint64) set->min);
 			set->bits[place / 64] &= ~(UINT64CONST(1) << (place & 63));
 		}
-		filter->forgot = true;
+		set->forgot = true;
 	}
 }
 
