@@ -440,6 +440,13 @@ def test_loops_that_postgresql_would_dismiss_are_offered(conn: Connection) -> No
         offered = 'looking up rows of "s" is estimated to take'
         assert offered in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(580, 599))
         assert scans_of_bought(conn, query.format(580, 599)) <= {"Index Scan", "Bitmap Heap Scan"}
+        # it starts where the other plan does, which makes a hash table first: as early as a loop, it would keep others
+        loop = next(
+            node
+            for node in plans.nodes(plans.explain(conn, query.format(580, 599)))
+            if node["Node Type"] == "Nested Loop"
+        )
+        assert loop["Startup Cost"] > 10
         assert offered not in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(280, 299))
         conn.execute("SET LOCAL enable_nestloop = off")
         assert offered not in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query.format(580, 599))

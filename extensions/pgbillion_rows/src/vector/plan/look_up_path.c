@@ -107,7 +107,10 @@ find_best(PlannerInfo *root, const LookUpsMemo *memo, Cost *taken)
 	return best;
 }
 
-/* The least that a relation's paths cost PostgreSQL's planner, and that they take. False if there are none. */
+/*
+ * The least that a relation's paths cost PostgreSQL's planner, with where that
+ * one starts, and the least that any takes. False if there are none.
+ */
 static bool
 find_least(PlannerInfo *root, List *paths, Cost *startup, Cost *planned, Cost *taken)
 {
@@ -120,8 +123,11 @@ find_least(PlannerInfo *root, List *paths, Cost *startup, Cost *planned, Cost *t
 
 		if (path->param_info != NULL)
 			continue;
-		*startup = Min(*startup, path->startup_cost);
-		*planned = Min(*planned, path->total_cost);
+		if (path->total_cost < *planned)
+		{
+			*startup = path->startup_cost;
+			*planned = path->total_cost;
+		}
 		*taken = Min(*taken, cached_path_cost(root, path));
 		found = true;
 	}
@@ -134,7 +140,7 @@ look_ups_offer(PlannerInfo *root, RelOptInfo *joined)
 {
 	const LookUpsMemo *memo = planner_memo_find(root, MEMO_LOOK_UPS, joined);
 	const LookUp *best;
-	Cost		startup = get_float8_infinity();
+	Cost		startup = 0;
 	Cost		planned = get_float8_infinity();
 	Cost		least = get_float8_infinity();
 	Cost		taken;
@@ -162,6 +168,11 @@ look_ups_offer(PlannerInfo *root, RelOptInfo *joined)
 	path = create_nestloop_path(root, joined, JOIN_INNER, &workspace, &extra, outer, best->inner, extra.restrictlist, NIL, NULL);
 	plan_report(root, "looking up rows of \"%s\" is estimated to take %.2f, compared with %.2f otherwise, as few are known to be found",
 				planner_rt_fetch(best->inner->parent->relid, root)->eref->aliasname, taken, least);
+
+	/*
+	 * with the least of all, PostgreSQL would keep more joins of it, and plan
+	 * for much longer
+	 */
 	path->jpath.path.startup_cost = startup * LESS_COST_FACTOR;
 	path->jpath.path.total_cost = planned * LESS_COST_FACTOR;
 	add_path(joined, &path->jpath.path);
