@@ -217,14 +217,30 @@ known_rows_look_up_factor(PlannerInfo *root, IndexPath *path)
 	return factor;
 }
 
-/* The number of different values of an expression, or 0 if it is not known. */
+/* What is known of an expression. */
+typedef struct DifferentMemo
+{
+	double		values;			/* 0: not known */
+} DifferentMemo;
+
+/*
+ * The number of different values of an expression, or 0 if it is not known. That
+ * is asked of each path that looks rows up.
+ */
 static double
 different_values(PlannerInfo *root, Node *expression)
 {
+	DifferentMemo *known = planner_memo_find(root, MEMO_DIFFERENT, expression);
 	bool		guessed;
-	double		result = group_estimate_different(root, expression, &guessed);
+	double		values;
 
-	return guessed ? 0 : result;
+	if (known == NULL)
+	{
+		values = group_estimate_different(root, expression, &guessed);
+		known = planner_memo_make(root, MEMO_DIFFERENT, expression, sizeof(DifferentMemo));
+		known->values = guessed ? 0 : values;
+	}
+	return known->values;
 }
 
 /*

@@ -36,6 +36,8 @@ typedef enum MemoKind
 	MEMO_STORAGE,				/* of a PlannerInfo or a table: columns_path.c */
 	MEMO_QUERY_COST,			/* of a PlannerInfo: cached_upper_cost.c */
 	MEMO_LOOK_UPS,				/* of a relation: look_up_path.c */
+	MEMO_DIFFERENT,				/* of an expression: known_rows.c */
+	MEMO_ORDER,					/* of an index: cached_cost.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 

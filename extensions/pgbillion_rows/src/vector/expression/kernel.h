@@ -79,7 +79,9 @@ typedef struct ScalarExpr
 	VectorExpr	expr;
 	ExprState  *state;
 	bool		constant;
-	bool		isnull;			/* of a constant */
+	Datum		value;			/* of a constant */
+	bool		isnull;			/* the same */
+	int			filled;			/* how many values of a constant are there */
 } ScalarExpr;
 
 extern const ExprKernel column_kernel;

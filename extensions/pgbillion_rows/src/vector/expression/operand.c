@@ -59,12 +59,13 @@ eval_column(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *r
 	return true;
 }
 
+/* Set the values from one place to another. */
 static void
-fill(VectorExpr *expr, Datum value, bool isnull, int n)
+fill(VectorExpr *expr, Datum value, bool isnull, int from, int to)
 {
-	for (int i = 0; i < n; i++)
+	for (int i = from; i < to; i++)
 		expr->values[i] = value;
-	memset(expr->nulls, isnull, n * sizeof(bool));
+	memset(expr->nulls + from, isnull, (to - from) * sizeof(bool));
 }
 
 static VectorExpr *
@@ -80,12 +81,13 @@ compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
 	result->constant = IsA(expr, Const);
 	if (result->constant)
 	{
+		result->value = ((Const *) expr)->constvalue;
 		result->isnull = ((Const *) expr)->constisnull;
-		fill(&result->expr, ((Const *) expr)->constvalue, result->isnull, BATCH_ROWS);
 	}
 	return &result->expr;
 }
 
+/* Constants are compiled by the planner, too, and for scans that may end at once: their values are set here. */
 static bool
 eval_scalar(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 {
@@ -96,7 +98,12 @@ eval_scalar(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *r
 	{
 		Datum		value = ExecEvalExprSwitchContext(scalar->state, batch->econtext, &isnull);
 
-		fill(expr, value, isnull, n);
+		fill(expr, value, isnull, 0, n);
+	}
+	else if (scalar->filled < n)
+	{
+		fill(expr, scalar->value, isnull, scalar->filled, n);
+		scalar->filled = n;
 	}
 	result->has_nulls = isnull;
 	result->values = expr->values;

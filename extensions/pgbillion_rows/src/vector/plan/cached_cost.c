@@ -125,9 +125,9 @@ sequential_scan_cost(PlannerInfo *root, Path *path)
 		(CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
 }
 
-/* How far rows lie in the order of an index. */
+/* How far rows lie in the order of an index, by statistics. */
 static double
-order_of_rows(PlannerInfo *root, IndexOptInfo *index)
+find_order(PlannerInfo *root, IndexOptInfo *index)
 {
 	AttrNumber	attno = index->indexkeys[0];
 	HeapTuple	tuple;
@@ -143,6 +143,26 @@ order_of_rows(PlannerInfo *root, IndexOptInfo *index)
 	ReleaseSysCache(tuple);
 
 	return order;
+}
+
+/* What is known of an index. */
+typedef struct OrderMemo
+{
+	double		order;
+} OrderMemo;
+
+/* The same, found out once. */
+static double
+order_of_rows(PlannerInfo *root, IndexOptInfo *index)
+{
+	OrderMemo  *known = planner_memo_find(root, MEMO_ORDER, index);
+
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_ORDER, index, sizeof(OrderMemo));
+		known->order = find_order(root, index);
+	}
+	return known->order;
 }
 
 /*

@@ -406,10 +406,11 @@ join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
 Cost
 join_chain_tests_cost(const JoinChain *chain)
 {
-	double		left = 1 - pow(1 - Min(chain->share, 1), BATCH_ROWS);
+	double		left;
 
-	if (chain->tests == 0)
+	if (chain->tests == 0 || chain->column_share >= 1)
 		return 0;
+	left = 1 - pow(1 - Min(chain->share, 1), BATCH_ROWS);
 	return chain->tuples * (1 - chain->column_share) *
 		(JOIN_KEY_TEST_COST + JOIN_LOAD_COST * chain->ncolumns * left);
 }
