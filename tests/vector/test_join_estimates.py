@@ -479,6 +479,23 @@ def test_look_ups_of_keys_later_than_statistics(conn: Connection) -> None:
         assert priced not in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", later)
 
 
+@pytest.mark.parametrize("analyzed", ["visits", "shops", "visits, shops", ""])
+def test_tables_without_statistics(conn: Connection, analyzed: str) -> None:
+    """An index says that a table's keys differ, also where nothing is known of them."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "CREATE TABLE shops (id integer PRIMARY KEY, name text) WITH (autovacuum_enabled = off);"
+            " INSERT INTO shops SELECT i, 'shop ' || i FROM generate_series(1, 10) i;"
+            " CREATE TABLE visits WITH (autovacuum_enabled = off) AS SELECT i % 211 AS shop, repeat('x', 200) AS pad"
+            " FROM generate_series(1, 20000) i"
+        )
+        if analyzed:
+            conn.execute(f"ANALYZE {analyzed}".encode())
+        query = "SELECT count(*) FROM visits JOIN shops ON shop = id WHERE name {}"
+        for condition, rows in (("= 'shop 5'", 95), ("> 'shop 5'", 380), ("IS NULL", 0)):
+            assert one(conn, query.format(condition)) == rows
+
+
 def test_keys_later_than_statistics_count_as_any(conn: Connection) -> None:
     """Sales of today are not in the statistics of yesterday: as many as PostgreSQL expects."""
     with conn.transaction(force_rollback=True):

@@ -161,7 +161,9 @@ rows_in_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatDa
 	double		up_to = 1;
 	AttStatsSlot slot;
 
-	if (!get_attstatsslot(&slot, small->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
+	/* without statistics, an index may tell that the keys differ */
+	if (!HeapTupleIsValid(small->statsTuple) ||
+		!get_attstatsslot(&slot, small->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
 		return small->rel->tuples;
 	if (slot.stacoll == statistics->collation && slot.nvalues > 2)
 	{
