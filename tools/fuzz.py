@@ -83,6 +83,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "guarded": Campaign(("tests/vector/test_vector_guarded.py",), {"PGBILLION_TEST_GUARDED": "5000"}, ROWS),
     "outgrown": Campaign(("tests/vector/test_vector_outgrown.py",), {"PGBILLION_TEST_OUTGROWN": "4000"}, ROWS),
     "loops": Campaign(("tests/vector/test_nested_loops.py::test_generated",), {"PGBILLION_TEST_LOOPS": "6000"}, ROWS),
+    "statistics": Campaign(("tests/vector/test_statistics_missing.py",), {"PGBILLION_TEST_STATISTICS": "2000"}, ROWS),
     "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
     "mixed-joins": Campaign(
