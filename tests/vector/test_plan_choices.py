@@ -659,3 +659,35 @@ def test_a_guess_of_different_values_makes_no_join_small(conn: Connection) -> No
         conn.execute(f"SET pgbillion_rows.vector_join = {join}".encode())
         alone = milliseconds(conn, query.format(one))
         assert alone < milliseconds(conn, query.format(both)) < 3 * alone
+
+
+@pytest.mark.parametrize(
+    ("values", "keys", "analyzed", "vectors"),
+    [(10, 5000, True, False), (10, 5000, False, False), (5000, 5000, True, False), (2, 2, True, True)],
+)
+def test_rows_of_outer_keys_are_looked_up(
+    conn: Connection, values: int, keys: int, analyzed: bool, vectors: bool
+) -> None:
+    """Of many keys there may be none, which an index tells at once, and a columnar index by reading its column."""
+    conn.execute("SET pgbillion_rows.vector_aggregate = on")
+    conn.execute(
+        f"CREATE TABLE sold AS SELECT 1 + i % {values} AS shop, i AS price FROM generate_series(1, 20000) i;"
+        " CREATE INDEX ON sold (shop); CREATE INDEX sold_columns ON sold USING columns (shop, price); ANALYZE sold;"
+        f" CREATE TABLE asked WITH (autovacuum_enabled = off) AS SELECT 1 + i * 7 % {keys} AS shop"
+        " FROM generate_series(1, 20000) i".encode()
+    )
+    conn.execute("SET pgbillion_rows.memoize_subqueries = off")
+    if analyzed:
+        conn.execute("ANALYZE asked")
+    query = (
+        "SELECT count(*) FROM asked a, LATERAL (SELECT count(*) AS n, min(price) AS m FROM sold s"
+        " WHERE s.shop = a.shop) l WHERE l.n > 10"
+    )
+    text = one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)
+    assert ("not vectorized: an index finds the rows of each key of the outer query" in text) != vectors, text
+    scans = {node["Node Type"] for node in plans.nodes(plans.explain(conn, query)) if node.get("Alias") == "s"}
+    assert ("Custom Scan" in scans) == vectors
+    # as often as it can be, if that is forced
+    conn.execute("SET pgbillion_rows.vector_aggregate = force")
+    scans = {node["Node Type"] for node in plans.nodes(plans.explain(conn, query)) if node.get("Alias") == "s"}
+    assert "Custom Scan" in scans

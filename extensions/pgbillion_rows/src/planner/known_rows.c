@@ -337,6 +337,31 @@ known_rows_keys_ratio(PlannerInfo *root, IndexPath *path)
 	return 0;
 }
 
+/* Does a path look up rows of a key that an outer query gives, each time another one? */
+bool
+known_rows_looks_up_outer_key(const IndexPath *path)
+{
+	ListCell   *lc;
+
+	foreach(lc, path->indexclauses)
+	{
+		const IndexClause *index_clause = lfirst_node(IndexClause, lc);
+		const OpExpr *clause = (const OpExpr *) index_clause->rinfo->clause;
+		ListCell   *arg;
+
+		if (index_clause->indexcol != 0 || !IsA(clause, OpExpr))
+			continue;
+		foreach(arg, clause->args)
+		{
+			const Param *param = (const Param *) planner_strip_relabel(lfirst(arg));
+
+			if (IsA(param, Param) && param->paramkind == PARAM_EXEC)
+				return true;
+		}
+	}
+	return false;
+}
+
 /* How many times the rows that PostgreSQL expects relations have, joined. */
 double
 known_rows_factor(PlannerInfo *root, Relids relids)

@@ -20,6 +20,7 @@
 #include "utils/float.h"
 #include "utils/spccache.h"
 
+#include "planner/known_rows.h"
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
 #include "vector/group/distinct.h"
@@ -74,6 +75,29 @@ index_path_cost(PlannerInfo *root, RelOptInfo *rel)
 			least = Min(least, cached_path_cost(root, path));
 	}
 	return least;
+}
+
+/*
+ * Does PostgreSQL find the rows of a table for less than that, time after time,
+ * by keys that an outer query gives? It takes each key to have rows. Where many
+ * have none, an index says so at once, while we read the table for each of them;
+ * so with nothing known of the keys, they are left to the index.
+ */
+bool
+vector_is_looked_up_for_less(PlannerInfo *root, RelOptInfo *rel, Cost taken)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+		Path	   *found = IsA(path, BitmapHeapPath) ? ((BitmapHeapPath *) path)->bitmapqual : path;
+
+		if (path->param_info == NULL && IsA(found, IndexPath) && known_rows_looks_up_outer_key((IndexPath *) found) &&
+			(known_rows_keys_ratio(root, (IndexPath *) found) <= 0 || cached_path_cost(root, path) < taken))
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -89,6 +89,7 @@ extern CustomPath *vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, Pa
 										 List *late, int parallel_workers, bool safe);
 extern CustomScan *vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *custom_plans,
 									int passthrough_after);
+extern bool vector_is_looked_up_for_less(PlannerInfo *root, RelOptInfo *rel, Cost taken);
 extern Path *vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 							  double groups, int parallel_workers, bool safe);
 extern void vector_exchange_groups(Path *path, double groups, int parallel_workers);

@@ -582,12 +582,17 @@ spoils_workers(PlannerInfo *root, Request *request)
 		!vector_index_has_filter(root, request->input, request->target->exprs);
 }
 
-/* Add the serial path of one table. */
-static void
+/* Add the serial path of one table, or of joins, or say why not. */
+static const char *
 add_single(PlannerInfo *root, Request *request)
 {
-	Path	   *path = finalize_path(root, request, linitial(scan_paths(root, request, request->groups, 0)));
+	Path	   *scan = linitial(scan_paths(root, request, request->groups, 0));
+	Path	   *path;
 
+	if (vector_aggregate != PLAN_FORCE && request->chain == NULL &&
+		vector_is_looked_up_for_less(root, request->input, ((JoinsPath *) scan)->taken))
+		return "an index finds the rows of each key of the outer query";
+	path = finalize_path(root, request, scan);
 	if (request->finish)
 	{
 		path = vector_finalize_path(root, (AggPath *) path, &request->costs,
@@ -596,6 +601,8 @@ add_single(PlannerInfo *root, Request *request)
 		vector_add_waiting_cost(path, request->target, request->rel->pathlist, request->input->rows, request->groups);
 	}
 	add_final(request, path);
+
+	return NULL;
 }
 
 /* Is the exchange of groups to be chosen, whatever it costs? */
@@ -691,8 +698,8 @@ offer(PlannerInfo *root, Request *request)
 	workers = count_workers(request);
 	if (!request->inherited)
 	{
-		if (workers == 0 || !spoils_workers(root, request))
-			add_single(root, request);
+		reason = workers > 0 && spoils_workers(root, request) ?
+			"a condition without a kernel, for which PostgreSQL has workers" : add_single(root, request);
 	}
 	else if (!adds_in_other_order(request))
 	{
@@ -730,9 +737,8 @@ offer(PlannerInfo *root, Request *request)
 		return "all partitions are foreign tables";
 	if (!isinf(request->best))
 		return NULL;
-	/* of several tables, groups that do not fit; of one, see spoils_workers() */
-	return request->inherited ? vector_memory_refusal(request->target, request->most) :
-		"a condition without a kernel, for which PostgreSQL has workers";
+	/* of several tables, groups that do not fit */
+	return request->inherited ? vector_memory_refusal(request->target, request->most) : reason;
 }
 
 /* ---- the planner's questions ---- */
