@@ -82,7 +82,7 @@ CHOSEN = Side(
         "pgbillion_rows.vector_join": "on",
     },
 )
-# a join by vectors aggregates what it joins, and mostly is faster than both ways
+# VectorJoin aggregates what it joins, and mostly is faster than both ways
 CHOSEN_BEFORE = Side(CHOSEN.name, {**CHOSEN.settings, "pgbillion_rows.vector_join": "off"})
 
 
