@@ -687,6 +687,13 @@ def test_rows_of_outer_keys_are_looked_up(
     assert ("not vectorized: an index finds the rows of each key of the outer query" in text) != vectors, text
     scans = {node["Node Type"] for node in plans.nodes(plans.explain(conn, query)) if node.get("Alias") == "s"}
     assert ("Custom Scan" in scans) == vectors
+    # the result of a subquery that is evaluated once is no such key
+    once = one(
+        conn,
+        "SELECT pgbillion_rows.explain_vector(%s)",
+        "SELECT min(price) FROM sold WHERE shop = (SELECT max(shop) FROM asked)",
+    )
+    assert "each key of the outer query" not in once
     # as often as it can be, if that is forced
     conn.execute("SET pgbillion_rows.vector_aggregate = force")
     scans = {node["Node Type"] for node in plans.nodes(plans.explain(conn, query)) if node.get("Alias") == "s"}

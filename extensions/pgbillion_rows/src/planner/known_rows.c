@@ -275,12 +275,15 @@ different_outer_values(PlannerInfo *outer, const Var *var)
 	return Max(result, 0);
 }
 
-/* The number of different values that a parameter has which outer queries set, or 0 if it is not known. */
-static double
-values_of_parameter(PlannerInfo *root, const Param *param)
+/*
+ * What an outer query sets a parameter to, time after time, and that query; or
+ * NULL, as for the result of a subquery that is evaluated once.
+ */
+static Node *
+outer_value(PlannerInfo *root, const Param *param, PlannerInfo **query)
 {
 	if (param->paramkind != PARAM_EXEC)
-		return 0;
+		return NULL;
 	for (PlannerInfo *outer = root->parent_root; outer != NULL; outer = outer->parent_root)
 	{
 		ListCell   *lc;
@@ -290,10 +293,23 @@ values_of_parameter(PlannerInfo *root, const Param *param)
 			const PlannerParamItem *item = lfirst_node(PlannerParamItem, lc);
 
 			if (item->paramId == param->paramid)
-				return IsA(item->item, Var) ? different_outer_values(outer, (Var *) item->item) : 0;
+			{
+				*query = outer;
+				return item->item;
+			}
 		}
 	}
-	return 0;
+	return NULL;
+}
+
+/* The number of different values that a parameter has which outer queries set, or 0 if it is not known. */
+static double
+values_of_parameter(PlannerInfo *root, const Param *param)
+{
+	PlannerInfo *outer;
+	Node	   *value = outer_value(root, param, &outer);
+
+	return value != NULL && IsA(value, Var) ? different_outer_values(outer, (Var *) value) : 0;
 }
 
 /* The number of different values with which a column is compared, or 0 if it is not known. */
@@ -339,8 +355,9 @@ known_rows_keys_ratio(PlannerInfo *root, IndexPath *path)
 
 /* Does a path look up rows of a key that an outer query gives, each time another one? */
 bool
-known_rows_looks_up_outer_key(const IndexPath *path)
+known_rows_looks_up_outer_key(PlannerInfo *root, const IndexPath *path)
 {
+	PlannerInfo *outer;
 	ListCell   *lc;
 
 	foreach(lc, path->indexclauses)
@@ -355,7 +372,7 @@ known_rows_looks_up_outer_key(const IndexPath *path)
 		{
 			const Param *param = (const Param *) planner_strip_relabel(lfirst(arg));
 
-			if (IsA(param, Param) && param->paramkind == PARAM_EXEC)
+			if (IsA(param, Param) && outer_value(root, param, &outer) != NULL)
 				return true;
 		}
 	}

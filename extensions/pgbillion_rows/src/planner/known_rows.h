@@ -24,7 +24,7 @@ extern void known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrN
 extern void known_rows_note_relation(PlannerInfo *root, Relids relids, double factor);
 extern double known_rows_look_up_factor(PlannerInfo *root, IndexPath *path);
 extern double known_rows_keys_ratio(PlannerInfo *root, IndexPath *path);
-extern bool known_rows_looks_up_outer_key(const IndexPath *path);
+extern bool known_rows_looks_up_outer_key(PlannerInfo *root, const IndexPath *path);
 extern void known_rows_note_place(PlannerInfo *root, RelOptInfo *table, AttrNumber column, RelOptInfo *keys,
 								  double share);
 extern double known_rows_place(PlannerInfo *root, Index table, AttrNumber column, Relids keys);

@@ -93,7 +93,7 @@ vector_is_looked_up_for_less(PlannerInfo *root, RelOptInfo *rel, Cost taken)
 		Path	   *path = lfirst(lc);
 		Path	   *found = IsA(path, BitmapHeapPath) ? ((BitmapHeapPath *) path)->bitmapqual : path;
 
-		if (path->param_info == NULL && IsA(found, IndexPath) && known_rows_looks_up_outer_key((IndexPath *) found) &&
+		if (path->param_info == NULL && IsA(found, IndexPath) && known_rows_looks_up_outer_key(root, (IndexPath *) found) &&
 			(known_rows_keys_ratio(root, (IndexPath *) found) <= 0 || cached_path_cost(root, path) < taken))
 			return true;
 	}
