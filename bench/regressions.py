@@ -9,9 +9,9 @@ pgbillion_rows.explain_vector() estimates is right to a factor of 3, once multip
 median on this machine; "calibration_of_costs" is the same of PostgreSQL's costs.
 
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
-run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, CLOCK=wall counts the time that passes
-instead of CPU time, PG_CONFIG=… names another PostgreSQL, PLANS=DIRECTORY is where to save the queries that count as
-below, with all plans.
+run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, STATISTICS=none takes away what ANALYZE
+found, CLOCK=wall counts the time that passes instead of CPU time, PG_CONFIG=… names another PostgreSQL,
+PLANS=DIRECTORY is where to save the queries that count as below, with all plans.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from pgbillion.server import extension
 
 NUMBER = int(os.environ.get("QUERIES") or common.sized(1000, 100, 3))
 SEED = int(os.environ.get("SEED") or 0)
+STATISTICS = os.environ.get("STATISTICS") or "all"
 ROUNDS = common.sized(2, 2, 1)
 AGAIN = common.sized(7, 7, 1)
 BOUND = 0.9
@@ -193,6 +194,8 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
 def run(conn: Connection, folder: Path | None) -> list[Found]:
     """Look at all queries in a database that has the tables."""
     tables = star_queries.Tables.of(conn)
+    if STATISTICS == "none":
+        conn.execute("DELETE FROM pg_statistic WHERE starelid >= 16384")
     contest.configure(conn, contest.SESSION)
     all_found = []
     for number in range(SEED, SEED + NUMBER):
@@ -218,7 +221,10 @@ def main() -> int:
             conn.prepare_threshold = None
             conditions = common.conditions(cluster)
             all_found = run(conn, Path(saved) if saved else None)
-    report(all_found, {"scale": tpcds.SCALE, "partitions": tpcds.PARTITIONS, "seed": SEED, **conditions})
+    report(
+        all_found,
+        {"scale": tpcds.SCALE, "partitions": tpcds.PARTITIONS, "statistics": STATISTICS, "seed": SEED, **conditions},
+    )
     return 0
 
 

@@ -391,16 +391,26 @@ def test_few_look_ups_take_little_in_memory(conn: Connection) -> None:
     assert any(node.get("Custom Plan Provider") == "VectorAggregate" for node in many)
 
 
+def start_of_scan(conn: Connection, query: str) -> float:
+    """What it costs until the scan of the large table, which is ours, starts."""
+    (scan,) = (node for node in plans.nodes(plans.explain(conn, query)) if node.get("Relation Name") == "big")
+    assert scan["Custom Plan Provider"] == "VectorScan"
+    return float(scan["Startup Cost"])
+
+
 def test_scans_start_as_soon_as_those_of_postgresql(conn: Connection) -> None:
     """Of joins that cost about the same, PostgreSQL keeps the one that starts first."""
     query = "SELECT b.v FROM big b JOIN small s ON b.k = s.id WHERE b.g = 3"
     # a sort waits for all rows, whatever LIMIT wants of them
     for all_rows in (query, f"{query} ORDER BY 1 LIMIT 5"):
-        scans = [node for node in plans.nodes(plans.explain(conn, all_rows)) if node.get("Relation Name") == "big"]
-        assert [node["Custom Plan Provider"] for node in scans] == ["VectorScan"]
-        assert scans[0]["Startup Cost"] == 0
-    first = plans.explain(conn, "SELECT v FROM big WHERE g = 3 AND k < 90 LIMIT 10")
-    assert all(node["Startup Cost"] > 0 for node in plans.nodes(first) if node["Node Type"] == "Custom Scan")
+        assert start_of_scan(conn, all_rows) == 0
+    # where there is but one value, nothing is sorted, and DISTINCT reads one row, from 16 on
+    where = "FROM big WHERE g = 3 AND k < 90"
+    for first in (f"SELECT v {where} LIMIT", f"SELECT v {where} ORDER BY g LIMIT"):
+        assert providers(conn, f"{first} 1") == set()
+        assert start_of_scan(conn, f"{first} 5000") > 0
+    starts_later = start_of_scan(conn, f"SELECT DISTINCT g {where}") > 0
+    assert starts_later == (conn.info.server_version >= 160000)
 
 
 # what considering it takes

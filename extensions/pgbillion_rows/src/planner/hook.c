@@ -13,6 +13,7 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
+#include "optimizer/tlist.h"
 
 #include "planner/planner.h"
 
@@ -246,14 +247,27 @@ planner_for_cursor(void)
 	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0;
 }
 
-/* May the plan above want only the first rows, in whatever order they come? */
+/*
+ * May the plan above want only the first rows, in whatever order they come? An
+ * order by columns of which the query has but one value is none, and of
+ * DISTINCT by such columns PostgreSQL 16 and later read one row. To be asked once the
+ * query's order is known, as it is when paths are made.
+ */
 bool
 planner_wants_first_rows(PlannerInfo *root)
 {
 	Query	   *parse = root->parse;
 
-	return root->tuple_fraction > 0 && parse->sortClause == NIL && parse->groupClause == NIL &&
-		parse->groupingSets == NIL && parse->distinctClause == NIL && !parse->hasAggs && !parse->hasWindowFuncs;
+	if (parse->groupClause != NIL || parse->groupingSets != NIL || parse->hasAggs || parse->hasWindowFuncs)
+		return false;
+	if (parse->distinctClause != NIL)
+#if PG_VERSION_NUM >= 160000
+		return root->distinct_pathkeys == NIL && grouping_is_sortable(parse->distinctClause);
+#else
+		return false;
+#endif
+
+	return root->tuple_fraction > 0 && root->sort_pathkeys == NIL;
 }
 
 void
