@@ -409,8 +409,8 @@ def test_scans_start_as_soon_as_those_of_postgresql(conn: Connection) -> None:
     for first in (f"SELECT v {where} LIMIT", f"SELECT v {where} ORDER BY g LIMIT"):
         assert providers(conn, f"{first} 1") == set()
         assert start_of_scan(conn, f"{first} 5000") > 0
-    starts_later = start_of_scan(conn, f"SELECT DISTINCT g {where}") > 0
-    assert starts_later == (conn.info.server_version >= 160000)
+    if conn.info.server_version >= 160000:
+        assert start_of_scan(conn, f"SELECT DISTINCT g {where}") > 0
 
 
 # what considering it takes

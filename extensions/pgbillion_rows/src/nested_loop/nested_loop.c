@@ -16,6 +16,7 @@
 #include "commands/explain_state.h"
 #endif
 #include "executor/executor.h"
+#include "executor/nodeHash.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -34,6 +35,15 @@
  * rows, so that the difference is the hash table's.
  */
 #define MOST_OVERHEAD 1.1
+
+/*
+ * The same of the first rows. How soon the loop finds them is a guess, too; the
+ * hash table takes one reading of the inner side, and the loop one for each row.
+ */
+#define MOST_FIRST_OVERHEAD 2.0
+
+/* How many times the rows that are expected of a join its hash table is to have room for, if it keeps an order. */
+#define MOST_UNDERESTIMATED 100.0
 
 /* Rows of a table that takes no longer to be read again than to be looked up in. */
 #define SMALL_TABLE 20
@@ -148,23 +158,43 @@ cost_left_out(const NestPath *loop)
 		Max(loop->jpath.outerjoinpath->rows - 1, 0);
 }
 
+/* Which part of a loop's rows is wanted? */
+static double
+wanted_share(PlannerInfo *root, const Path *loop)
+{
+	if (!is_for_first_rows(root, loop))
+		return 1;
+	return root->tuple_fraction < 1 ? root->tuple_fraction : root->tuple_fraction / loop->rows;
+}
+
 /* Does a hash join, which has no order, take the place of a loop? */
 static bool
 takes_place(PlannerInfo *root, const Path *hash, const Path *loop)
 {
-	Cost		left_out = cost_left_out(castNode(NestPath, (Path *) loop));
-	Cost		cost = loop->total_cost + left_out;
+	Cost		run = loop->total_cost + cost_left_out(castNode(NestPath, (Path *) loop)) - loop->startup_cost;
+	Cost		cost = loop->startup_cost + wanted_share(root, loop) * run;
 
-	if (is_for_first_rows(root, loop))
-	{
-		double		share = root->tuple_fraction < 1 ? root->tuple_fraction : root->tuple_fraction / loop->rows;
-
-		/* PostgreSQL has compared the first rows, except for that */
-		if (left_out == 0)
-			return false;
-		cost = loop->startup_cost + share * (cost - loop->startup_cost);
-	}
 	return hash->total_cost + cost_of_order(loop) <= cost * MOST_OVERHEAD;
+}
+
+/* Does one that has the loop's outer side, and so returns the first rows as soon as it has its hash table? */
+static bool
+takes_place_for_first_rows(PlannerInfo *root, const Path *hash, const NestPath *loop)
+{
+	const Path *path = &loop->jpath.path;
+	const Path *inner = loop->jpath.innerjoinpath;
+	double		share = wanted_share(root, path);
+	double		matches = path->rows / Max(loop->jpath.outerjoinpath->rows, 1);
+
+	/*
+	 * PostgreSQL counts less than one reading of the inner side, however few
+	 * rows match the first outer one
+	 */
+	double		read = Min(share * path->rows / Max(matches, 1), 1);
+	Cost		cost = Max(share * (path->total_cost - path->startup_cost), read * (inner->total_cost - inner->startup_cost));
+
+	return hash->startup_cost + share * (hash->total_cost - hash->startup_cost) <=
+		(path->startup_cost + cost) * MOST_FIRST_OVERHEAD;
 }
 
 /* ---- the hash join ---- */
@@ -244,19 +274,20 @@ explain_node(PlanState *node, List *ancestors, const char *relationship, const c
 }
 #endif
 
-/* The hash join of two relations, or NULL where they cannot be hashed. */
+/* The hash join of two relations' rows, or NULL where they cannot be hashed. */
 static Path *
-hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+hash_path(PlannerInfo *root, RelOptInfo *joined, Path *outer_path, Path *inner_path, JoinType type,
 		  JoinPathExtraData *extra)
 {
-	Path	   *outer_path = outer->cheapest_total_path;
-	Path	   *inner_path = inner->cheapest_total_path;
 	List	   *conditions = extra->restrictlist;
-	List	   *clauses = hashable(joined, outer, inner, type, conditions);
+	List	   *clauses;
 	JoinCostWorkspace workspace;
 
-	if (!enable_hashjoin || clauses == NIL || outer_path == NULL || inner_path == NULL ||
+	if (!enable_hashjoin || outer_path == NULL || inner_path == NULL ||
 		outer_path->param_info != NULL || inner_path->param_info != NULL)
+		return NULL;
+	clauses = hashable(joined, outer_path->parent, inner_path->parent, type, conditions);
+	if (clauses == NIL)
 		return NULL;
 	mark(&conditions, &clauses);
 	initial_cost_hashjoin(root, &workspace, type, clauses, outer_path, inner_path, extra, false);
@@ -285,16 +316,143 @@ report(PlannerInfo *root, RelOptInfo *joined, const Path *loop, const Path *hash
 	pfree(names.data);
 }
 
-/* PostgreSQL has looked at two relations that are joined: put a hash join in the place of loops. */
+/* The most rows that a relation has as it is now, whatever its conditions leave, or -1 where that is not known. */
+static double
+most_rows(PlannerInfo *root, RelOptInfo *rel)
+{
+	double		sum = 0;
+	ListCell   *lc;
+
+	if (rel->reloptkind != RELOPT_BASEREL && rel->reloptkind != RELOPT_OTHER_MEMBER_REL)
+		return -1;
+	if (!planner_rt_fetch(rel->relid, root)->inh)
+		return rel->rtekind == RTE_RELATION ? rel->tuples : -1;
+	foreach(lc, root->append_rel_list)
+	{
+		AppendRelInfo *child = lfirst(lc);
+		double		rows;
+
+		/* what has been pruned has no relation, or one without rows */
+		if (child->parent_relid != rel->relid || root->simple_rel_array[child->child_relid] == NULL)
+			continue;
+		rows = most_rows(root, root->simple_rel_array[child->child_relid]);
+		if (rows < 0)
+			return -1;
+		sum += rows;
+	}
+	return sum;
+}
+
+/* Are all rows that a relation may have likely in a hash table in memory, so that a hash join keeps the outer side's order? */
+static bool
+fits_in_memory(PlannerInfo *root, RelOptInfo *rel)
+{
+	double		rows = most_rows(root, rel);
+	size_t		space;
+	int			buckets;
+	int			batches;
+	int			most_common;
+
+	if (rows < 0)
+		rows = rel->rows * MOST_UNDERESTIMATED;
+	ExecChooseHashTableSize(rows, rel->reltarget->width, false, false, 0, &space, &buckets, &batches, &most_common);
+	return batches == 1;
+}
+
+/* The hash join of a loop's outer side, in whose order its rows are, or NULL. */
+static Path *
+ordered_hash_path(PlannerInfo *root, RelOptInfo *joined, const NestPath *loop, JoinPathExtraData *extra)
+{
+	RelOptInfo *inner = loop->jpath.innerjoinpath->parent;
+	Path	   *hash;
+
+	if (!fits_in_memory(root, inner))
+		return NULL;
+	hash = hash_path(root, joined, loop->jpath.outerjoinpath, inner->cheapest_total_path, loop->jpath.jointype, extra);
+	if (hash == NULL || loop->jpath.path.pathkeys == NIL)
+		return hash;
+	return keep_order_path(root, hash, loop->jpath.path.pathkeys);
+}
+
+/*
+ * Put hash joins of their outer sides in the place of loops of which the first
+ * rows are wanted, at the same cost. PostgreSQL would sort all rows of another
+ * plan rather than wait for the hash table, which takes it far longer than
+ * expected if there are more rows than expected.
+ */
+static void
+replace_for_first_rows(PlannerInfo *root, RelOptInfo *joined, List *loops, JoinPathExtraData *extra)
+{
+	ListCell   *lc;
+
+	foreach(lc, joined->pathlist)
+	{
+		NestPath   *loop = lfirst(lc);
+		Path	   *hash;
+
+		if (!list_member_ptr(loops, loop))
+			continue;
+		hash = ordered_hash_path(root, joined, loop, extra);
+		if (hash == NULL || !takes_place_for_first_rows(root, hash, loop))
+			continue;
+		report(root, joined, &loop->jpath.path, hash);
+		hash->startup_cost = loop->jpath.path.startup_cost;
+		hash->total_cost = loop->jpath.path.total_cost;
+		has_replaced = true;
+		lfirst(lc) = hash;
+	}
+}
+
+/*
+ * Put one hash join in the place of other loops: of those of which all rows are
+ * wanted, and of those that cost more than PostgreSQL has compared.
+ */
+static void
+replace_for_all_rows(PlannerInfo *root, RelOptInfo *joined, List *loops, Path *hash)
+{
+	bool		replaced = false;
+	Cost		startup = 0;
+	Cost		least = 0;
+	ListCell   *lc;
+
+	foreach(lc, loops)
+	{
+		NestPath   *loop = lfirst(lc);
+
+		if (!takes_place(root, hash, &loop->jpath.path))
+			continue;
+		joined->pathlist = list_delete_ptr(joined->pathlist, loop);
+		if (!replaced)
+			report(root, joined, &loop->jpath.path, hash);
+		startup = replaced ? Min(startup, loop->jpath.path.startup_cost) : loop->jpath.path.startup_cost;
+		if (cost_left_out(loop) == 0)
+			least = least > 0 ? Min(least, loop->jpath.path.total_cost) : loop->jpath.path.total_cost;
+		replaced = true;
+	}
+	if (!replaced)
+		return;
+
+	/*
+	 * nobody waits for the first rows; but of plans that cost about the same
+	 * PostgreSQL would keep another loop, which starts first. Nor is a hash
+	 * join with the sides the other way round to be preferred that costs next
+	 * to nothing less: the outer side that PostgreSQL has chosen is the one
+	 * that may be empty, and is read first.
+	 */
+	hash->startup_cost = Min(hash->startup_cost, startup);
+	hash->total_cost = Max(hash->total_cost, least);
+	has_replaced = true;
+	add_path(joined, hash);
+}
+
+/* PostgreSQL has looked at two relations that are joined: put hash joins in the place of loops. */
 static void
 replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 			  JoinPathExtraData *extra)
 {
-	Path	   *hash = NULL;
-	List	   *loops = NIL;
-	bool		replaced = false;
-	Cost		startup = 0;
-	Cost		least = 0;
+	List	   *first_rows = NIL;
+	List	   *all_rows = NIL;
+	Path	   *hash;
 	ListCell   *lc;
 
 	if (!replace_nested_loops ||
@@ -302,41 +460,21 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		return;
 	foreach(lc, joined->pathlist)
 	{
-		if (reads_again(lfirst(lc), outer, inner, type))
-			loops = lappend(loops, lfirst(lc));
-	}
-	if (loops == NIL || !rests_on_guess(root, joined, outer, inner) ||
-		(hash = hash_path(root, joined, outer, inner, type, extra)) == NULL)
-		return;
-	foreach(lc, loops)
-	{
-		if (takes_place(root, hash, lfirst(lc)))
-		{
-			NestPath   *loop = lfirst(lc);
+		Path	   *path = lfirst(lc);
 
-			joined->pathlist = list_delete_ptr(joined->pathlist, loop);
-			if (!replaced)
-				report(root, joined, &loop->jpath.path, hash);
-			startup = replaced ? Min(startup, loop->jpath.path.startup_cost) : loop->jpath.path.startup_cost;
-			if (cost_left_out(loop) == 0)
-				least = least > 0 ? Min(least, loop->jpath.path.total_cost) : loop->jpath.path.total_cost;
-			replaced = true;
-		}
+		if (!reads_again(path, outer, inner, type))
+			continue;
+		if (is_for_first_rows(root, path) && cost_left_out(castNode(NestPath, path)) == 0)
+			first_rows = lappend(first_rows, path);
+		else
+			all_rows = lappend(all_rows, path);
 	}
-	if (replaced)
-	{
-		/*
-		 * nobody waits for the first rows; but of plans that cost about the
-		 * same PostgreSQL would keep another loop, which starts first. Nor is
-		 * a hash join with the sides the other way round to be preferred that
-		 * costs next to nothing less: the outer side that PostgreSQL has
-		 * chosen is the one that may be empty, and is read first.
-		 */
-		hash->startup_cost = Min(hash->startup_cost, startup);
-		hash->total_cost = Max(hash->total_cost, least);
-		has_replaced = true;
-		add_path(joined, hash);
-	}
+	if ((first_rows == NIL && all_rows == NIL) || !rests_on_guess(root, joined, outer, inner))
+		return;
+	replace_for_first_rows(root, joined, first_rows, extra);
+	if (all_rows != NIL &&
+		(hash = hash_path(root, joined, outer->cheapest_total_path, inner->cheapest_total_path, type, extra)) != NULL)
+		replace_for_all_rows(root, joined, all_rows, hash);
 }
 
 /* ---- which side is read first ---- */
@@ -387,6 +525,7 @@ nested_loop_init(void)
 	planner_add_join_offer(replace_loops);
 	previous_start = ExecutorStart_hook;
 	ExecutorStart_hook = start;
+	keep_order_init();
 #if PG_VERSION_NUM >= 180000
 	previous_explain_hook = explain_per_node_hook;
 	explain_per_node_hook = explain_node;

@@ -15,9 +15,11 @@
  * is that much of one join, and not a query that does not end.
  *
  * Loops stay that look rows up by the outer row (parameterized inner sides), as
- * they do not read a side again, loops over a table of a few rows, and loops of
- * which the first rows are wanted soon, unless these are to come from reading
- * again a CTE with conditions that PostgreSQL's price leaves out.
+ * they do not read a side again, and loops over a table of a few rows.
+ *
+ * A loop may be there for its order, or because it returns the first rows soon.
+ * Then the hash join reads the same outer side, so that it returns them nearly as
+ * soon, and KeepOrder above it sees to the order.
  *
  * The hash join is PostgreSQL's own. Its plan is marked, so that EXPLAIN and the
  * statistics of queries know it, and its inner side is read first if that costs
@@ -28,9 +30,20 @@
 #ifndef PGBILLION_NESTED_LOOP_H
 #define PGBILLION_NESTED_LOOP_H
 
+#include "nodes/extensible.h"
+#include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
+
+/* ---- nested_loop.c ---- */
 
 extern bool nested_loop_is_replaced_by(const HashJoin *join);
 extern void nested_loop_init(void);
+
+/* ---- keep_order.c ---- */
+
+extern const CustomScanMethods keep_order_methods;
+
+extern Path *keep_order_path(PlannerInfo *root, Path *hash, List *pathkeys);
+extern void keep_order_init(void);
 
 #endif							/* PGBILLION_NESTED_LOOP_H */
