@@ -197,6 +197,15 @@ def test_order_is_kept_for_a_cursor(first: Connection) -> None:
         assert first.execute("FETCH ALL FROM here").fetchall() == expected[4:]
 
 
+def test_what_is_volatile_is_not_read_again(first: Connection) -> None:
+    """Nor are rows that are locked, of which one may be joined again later."""
+    query = ORDERED["inner"]
+    computed = query.replace("sold one", "(SELECT *, {} AS r FROM sold ORDER BY id OFFSET 0) one")
+    assert ordered(first, computed.format("sqrt(id)")) == ["Hash Join"]
+    assert ordered(first, computed.format("random()")) == []
+    assert ordered(first, f"{query} FOR UPDATE OF one") == []
+
+
 def test_a_table_that_may_not_fit_keeps_no_order(first: Connection) -> None:
     first.execute("CREATE TEMP TABLE many AS SELECT * FROM guessed")
     query = ORDERED["inner"].replace("guessed", "(SELECT * FROM many WHERE year % 1 = 0)")

@@ -21,6 +21,7 @@
 #include "executor/hashjoin.h"
 #include "miscadmin.h"
 #include "nodes/extensible.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 
@@ -50,8 +51,11 @@ keep_order_path(PlannerInfo *root, Path *hash, List *pathkeys)
 	CustomPath *path;
 	ListCell   *lc;
 
-	/* rows that are locked may be joined again, one at a time */
-	if (root->rowMarks != NIL || sort_has_record(hash->pathtarget))
+	/*
+	 * rows that are locked may be joined again, one at a time; and what is
+	 * read again is to be the same
+	 */
+	if (root->rowMarks != NIL || contain_volatile_functions((Node *) root->parse) || sort_has_record(hash->pathtarget))
 		return NULL;
 #if PG_VERSION_NUM >= 190000
 	if (castNode(HashPath, hash)->jpath.jointype == JOIN_LEFT || castNode(HashPath, hash)->jpath.jointype == JOIN_ANTI)
@@ -140,7 +144,7 @@ first_row(KeepOrderState *state)
 	ExecReScan(state->join);
 	state->source = state->sort;
 	/* for EXPLAIN */
-	state->css.custom_ps = list_make1(state->sort);
+	linitial(state->css.custom_ps) = state->sort;
 
 	return ExecProcNode(state->sort);
 }
@@ -188,7 +192,7 @@ rescan_order(CustomScanState *css)
 	if (state->source == state->join && state->join->chgParam == NULL)
 		ExecReScan(state->join);
 	state->source = NULL;
-	css->custom_ps = list_make1(state->join);
+	linitial(css->custom_ps) = state->join;
 }
 
 static void
