@@ -375,17 +375,20 @@ def generated(chance: random.Random) -> str:
         conditions.append(f"{negated}EXISTS (SELECT FROM {inner} x WHERE {matches('x', names)})")
     if chance.random() < 0.15:
         conditions.append(f"a.k IN (SELECT x.k FROM {chance.choice(SOURCES)} x WHERE length(x.t) > 0)")
+    again = first_rows and chance.random() < 0.5
+    if again:
+        conditions.append("a.v > g * 100")
     if conditions:
         text += f" WHERE {' AND '.join(conditions)}"
     every, by_v = (
         ", ".join(f"{name}.{column}" for name in names for column in columns) for columns in ("kmtv", "vkmt")
     )
-    first = (
-        "SELECT {by_v} {text} ORDER BY {by_v} LIMIT 3",
-        "SELECT g, l.* FROM generate_series(1, 3) g, LATERAL (SELECT {by_v} {text} ORDER BY {by_v} LIMIT g) l",
-    )
+    # not LIMIT g: workers of a Gather Merge that is read again keep the LIMIT of the first time
+    first = "SELECT {by_v} {text} ORDER BY {by_v} LIMIT 3"
+    if again:
+        first = f"SELECT g, l.* FROM generate_series(1, 3) g, LATERAL ({first}) l"
     above = chance.choice(
-        first
+        (first,)
         if first_rows
         else (
             "SELECT count(*), sum({last}.v), max({last}.t) {text}",
