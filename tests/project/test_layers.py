@@ -96,7 +96,7 @@ MAY_INCLUDE = {
             "eager_aggregate": ("planner/", "vector/vector.h", "vector/plan/cost_model.h", "shard/shard.h"),
             "join_estimate": ("planner/",),
             "memoize": ("planner/", "vector/aggregate/aggregate.h", "vector/plan/plan.h"),
-            "nested_loop": ("planner/",),
+            "nested_loop": ("planner/", "sort/sort.h", "vector/plan/cost_model.h"),
             "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/node/custom_scan.h", "vector/plan/"),
             "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),
             "statistics": (
