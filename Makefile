@@ -113,7 +113,7 @@ bench-kernels: setup ## kernels over columns as an index would store them: rows 
 bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's own plans, one process and two
 	@$(BIN)/python bench/tpch.py
 
-bench-tpcds: setup ## 99 queries derived from TPC-DS: PostgreSQL's own plans, vectors over the heap, columnar indexes, DuckDB (QUERIES=q5,q93 PARTITIONS=12 PLANS=…)
+bench-tpcds: setup ## 99 queries derived from TPC-DS: PostgreSQL's own plans, vectors over the heap, columnar indexes, DuckDB (QUERIES=q5,q93 PARTITIONS=12 STATISTICS=none PLANS=…)
 	@$(BIN)/python bench/tpcds.py
 
 bench-regressions: setup ## queries by chance over the tables of bench-tpcds: which of them pgbillion makes slower (QUERIES=1000 SEED=0 PARTITIONS=12 PLANS=…)

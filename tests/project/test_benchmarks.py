@@ -170,12 +170,13 @@ def test_a_slow_pg_restore_is_stopped(state: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["stopped"] == ["empty_pg_dump", "rows_pg_dump"]
 
 
-def test_fact_tables_can_be_partitioned(state: Path) -> None:
-    done = bench("regressions", state, PARTITIONS="3")
+def test_fact_tables_can_be_partitioned_and_without_statistics(state: Path) -> None:
+    done = bench("regressions", state, PARTITIONS="3", STATISTICS="none")
     if "'pip', 'install'" in done.stderr:
         needs.missing("DuckDB's extensions tpcds and tpch, which pip installs")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["partitions"] == 3
+    values = json.loads(done.stdout.splitlines()[-1])
+    assert (values["partitions"], values["statistics"]) == (3, "none")
 
 
 def test_two_postgresqls_are_compared(state: Path) -> None:

@@ -250,8 +250,8 @@ planner_for_cursor(void)
 /*
  * May the plan above want only the first rows, in whatever order they come? An
  * order by columns of which the query has but one value is none, and of
- * DISTINCT by such columns PostgreSQL 16 and later read one row. To be asked once the
- * query's order is known, as it is when paths are made.
+ * DISTINCT by such columns PostgreSQL 16 and later read one row. To be asked
+ * once the query's order is known, as it is when paths are made.
  */
 bool
 planner_wants_first_rows(PlannerInfo *root)
