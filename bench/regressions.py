@@ -11,14 +11,15 @@ median on this machine; "calibration_of_costs" is the same of PostgreSQL's costs
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
 run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, STATISTICS=none takes away what ANALYZE
 found, CLOCK=wall counts the time that passes instead of CPU time, PG_CONFIG=… names another PostgreSQL,
-PLANS=DIRECTORY is where to save the queries that count as below, with all plans.
+PLANS=DIRECTORY is where to save the queries that count as below, with all plans. SCHEMA=small takes queries over other
+tables, which are small, bloated and were never analyzed, some with as little memory as 64 kB (bench/small_queries.py).
 """
 
 from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,17 +31,20 @@ os.environ["LIMIT"] = os.environ.get("LIMIT") or "10"
 import common
 import contest
 import estimates
+import small_queries
 import star_queries
 import tpcds
 from contest import POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
 from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
 from pgbillion.rows import answers, plans
 from pgbillion.server import extension
 
 NUMBER = int(os.environ.get("QUERIES") or common.sized(1000, 100, 3))
 SEED = int(os.environ.get("SEED") or 0)
 STATISTICS = os.environ.get("STATISTICS") or "all"
+SCHEMA = os.environ.get("SCHEMA") or "tpcds"
 ROUNDS = common.sized(2, 2, 1)
 AGAIN = common.sized(7, 7, 1)
 BOUND = 0.9
@@ -155,7 +159,7 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
     below = [found for found in ended if found.below()]
     by_side = {side.name: [ratio for found in ended if (ratio := found.ratio(side))] for side in tpcds.OURS}
     common.table(
-        f"{len(all_found)} queries by chance, scale {tpcds.SCALE:g} ({contest.CLOCK} clock): those below {BOUND}",
+        f"{len(all_found)} queries by chance, {SCHEMA}, {contest.CLOCK} clock: those below {BOUND}",
         ("query", "PostgreSQL ms", *(f"x {side.name}" for side in tpcds.OURS)),
         [
             [
@@ -191,31 +195,56 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
     )
 
 
-def run(conn: Connection, folder: Path | None) -> list[Found]:
-    """Look at all queries in a database that has the tables."""
+def generated(conn: Connection) -> Iterator[Query]:
+    """The queries; what is set for each is set when it comes."""
+    numbers = range(SEED, SEED + NUMBER)
+    if SCHEMA == "small":
+        for number in numbers:
+            query, memory = small_queries.generate(number)
+            contest.configure(conn, {"work_mem": memory})
+            yield Query(f"b{number}", query)
+        return
     tables = star_queries.Tables.of(conn)
     if STATISTICS == "none":
         conn.execute("DELETE FROM pg_statistic WHERE starelid >= 16384")
+    for number in numbers:
+        yield Query(f"s{number}", star_queries.generate(tables, number))
+
+
+def run(conn: Connection, folder: Path | None) -> list[Found]:
+    """Look at all queries in a database that has the tables."""
     contest.configure(conn, contest.SESSION)
     all_found = []
-    for number in range(SEED, SEED + NUMBER):
-        found = look_at(conn, Query(f"s{number}", star_queries.generate(tables, number)))
+    for query in generated(conn):
+        found = look_at(conn, query)
         all_found.append(found)
         if folder is not None and found.below():
             save(conn, found, folder)
-        if (number - SEED) % 50 == 49:
-            common.say(f"{number + 1 - SEED} of {NUMBER}")
+        if len(all_found) % 50 == 0:
+            common.say(f"{len(all_found)} of {NUMBER}")
     return all_found
+
+
+def load(conn: Connection, folder: Path) -> None:
+    """Create the extension and the tables."""
+    extension.ensure_extension(conn, extension.ROWS)
+    if SCHEMA == "small":
+        for statement in small_queries.statements():
+            conn.execute(statement.encode())
+        return
+    with tpcds.start_duckdb(folder, 1) as generated_tables:
+        tpcds.load(conn, folder, generated_tables)
 
 
 def main() -> int:
     """Run the benchmark and return the exit status."""
+    if SCHEMA not in ("small", "tpcds"):
+        raise UserError(f"there is no SCHEMA={SCHEMA}", hint="SCHEMA=tpcds or SCHEMA=small")
     saved = os.environ.get("PLANS")
-    with common.own_server() as (cluster, folder), tpcds.start_duckdb(folder, 1) as generated:
+    with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         with target.connect() as conn, search_path.restored(conn):
-            extension.ensure_extension(conn, extension.ROWS)
-            tpcds.load(conn, folder, generated)
+            load(conn, folder)
         with target.connect() as conn, search_path.restored(conn):
             # psycopg would prepare what is run often, and with it keep the plan of whichever side comes then
             conn.prepare_threshold = None
@@ -223,7 +252,14 @@ def main() -> int:
             all_found = run(conn, Path(saved) if saved else None)
     report(
         all_found,
-        {"scale": tpcds.SCALE, "partitions": tpcds.PARTITIONS, "statistics": STATISTICS, "seed": SEED, **conditions},
+        {
+            "schema": SCHEMA,
+            "scale": tpcds.SCALE,
+            "partitions": tpcds.PARTITIONS,
+            "statistics": STATISTICS,
+            "seed": SEED,
+            **conditions,
+        },
     )
     return 0
 
