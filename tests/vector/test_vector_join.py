@@ -753,6 +753,34 @@ def test_what_does_not_fit_goes_to_files(joins: Connection) -> None:
     both(joins, "SELECT count(*), sum(y) FROM probe p JOIN same s ON p.k = s.k", ["Inner"])
 
 
+def test_a_semijoin_keeps_a_key_once(joins: Connection) -> None:
+    """Unless it asks for more of a row than its key, or rows of the other side are returned."""
+    joins.execute(
+        "CREATE TEMP TABLE again AS SELECT nullif(i % 50, 0) AS k, i AS y, (i % 50)::text AS t"
+        " FROM generate_series(1, 9000) i; CREATE TEMP TABLE probe AS SELECT nullif(i % 90, 7) AS k,"
+        " (i % 90)::text AS t, i AS x FROM generate_series(1, 30000) i; ANALYZE probe, again"
+    )
+    # PostgreSQL would rather join with the different keys
+    joins.execute("SET enable_hashagg = off; SET enable_sort = off")
+    exists = "SELECT count(*), sum(x) FROM probe p WHERE {}EXISTS (SELECT FROM again a WHERE a.k = p.k AND {})"
+    for condition, negation, kind, rows in (
+        ("a.y > 0", "", "Semi", 49),
+        ("a.y > 8000", "NOT ", "Anti", 49),
+        ("a.y > p.x", "", "Semi", 8820),
+        ("a.t = p.t", "", "Semi", 8820),
+    ):
+        query = exists.format(negation, condition)
+        both(joins, query, [kind])
+        (said,) = details(joins, query, "Hash Table 1")
+        found = int(said.split("rows=")[1].split()[0])
+        assert found == rows, (query, said)
+        joins.execute(LITTLE.encode())
+        both(joins, query, [kind])
+        (said,) = details(joins, query, "Hash Table 1")
+        assert ("partitions=" in said) is (rows > 1000), said
+        joins.execute("RESET work_mem; RESET hash_mem_multiplier")
+
+
 MEMORY = (
     "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s GROUP BY 1",
     "SELECT f.id, i.name FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s",

@@ -16,6 +16,13 @@
 #include "vector/join/share.h"
 #include "vector/source/source.h"
 
+/* Does a join only ask whether the plan has a row with a row's keys? */
+static bool
+asks_for_keys(const JoinSpec *spec)
+{
+	return (spec->type == JOIN_SEMI || spec->type == JOIN_ANTI) && !spec->reversed && spec->quals == NIL;
+}
+
 /*
  * Prepare to read the plan of a join. `columns` are those that are wanted of
  * its rows; those of the keys are read in addition. Memory belongs to the
@@ -39,7 +46,7 @@ join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, Plan
 		build->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), &build->batch);
 	build->params = pull_paramids((Expr *) spec->inner_keys);
 	build->keeps_unknown = spec->reversed && spec->type == JOIN_ANTI;
-	build->table = join_table_create(keys, &build->batch, build->keeps_unknown);
+	build->table = join_table_create(keys, &build->batch, build->keeps_unknown, asks_for_keys(spec));
 
 	return build;
 }

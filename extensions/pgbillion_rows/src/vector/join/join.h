@@ -89,7 +89,7 @@ typedef struct JoinEntry
 
 typedef struct JoinTable JoinTable;
 
-extern JoinTable *join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown);
+extern JoinTable *join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown, bool keys_only);
 extern void join_table_reset(JoinTable *table);
 extern bool join_table_fits(JoinTable *table, int n);
 extern Size join_table_limit(JoinTable *table);

@@ -32,6 +32,7 @@ struct JoinTable
 	int16	   *lens;
 	bool	   *byval;
 	bool		keeps_unknown;
+	bool		once;			/* of rows with the same keys, one is enough */
 	Size		entry_size;
 
 	MemoryContext context;		/* slots, entries, and what they point to */
@@ -66,10 +67,12 @@ start(JoinTable *table)
 
 /*
  * A table of rows as they are in a batch; with keeps_unknown, also of those that
- * match nothing, as a key of theirs is NULL. It lives in the current context.
+ * match nothing, as a key of theirs is NULL. With keys_only nobody asks for more
+ * than whether there is a row with the keys: where the tag tells these, further
+ * rows are left out. It lives in the current context.
  */
 JoinTable *
-join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown)
+join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown, bool keys_only)
 {
 	JoinTable  *table = palloc0(sizeof(JoinTable));
 
@@ -85,6 +88,7 @@ join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown)
 		table->byval[i] = batch->columns[i].byval;
 	}
 	table->keeps_unknown = keeps_unknown;
+	table->once = keys_only && table->direct;
 	table->entry_size = MAXALIGN(offsetof(JoinEntry, values) + sizeof(Datum) * (table->ncolumns + table->nkeys) +
 								 sizeof(bool) * (table->ncolumns + 1));
 	table->limit = get_hash_memory_limit();
@@ -240,9 +244,11 @@ join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint
 				insert_unknown(table, batch, i);
 			continue;
 		}
-		entry = make_entry(table, batch, keys, i);
 		while (table->slots.slot[s].entry != NULL && table->slots.slot[s].tag != tags[i])
 			s = (s + 1) & (table->slots.nslots - 1);
+		if (table->once && table->slots.slot[s].entry != NULL)
+			continue;
+		entry = make_entry(table, batch, keys, i);
 		entry->next = table->slots.slot[s].entry;
 		if (entry->next == NULL)
 		{
