@@ -119,6 +119,21 @@ def test_what_is_read_as_a_whole(conn: Connection, query: str) -> None:
     assert used(conn, query) == {}
 
 
+def test_keys_that_are_expected_to_have_many_rows(conn: Connection) -> None:
+    """Of each kind there are 60,000 rows: it takes little to find out that there are none of another kind."""
+    conn.execute(
+        "CREATE TEMP TABLE kinds AS SELECT i % 3 AS kind, i AS x FROM generate_series(1, 180000) i; CREATE INDEX"
+        " kinds_kind ON kinds (kind); CREATE TEMP TABLE named AS SELECT i AS kind, 'kind ' || i AS name FROM"
+        " generate_series(0, 99) i; ANALYZE kinds, named"
+    )
+    query = "SELECT count(*), sum(x) FROM kinds JOIN named USING (kind) WHERE name LIKE 'kind {}'"
+    assert used(conn, query.format("7_")) == {"kinds_kind": 0}
+    # all of one kind, which is found out before long
+    assert used(conn, query.format("1%")) == {}
+    conn.execute("INSERT INTO kinds SELECT 70, i FROM generate_series(1, 5) i")
+    assert used(conn, query.format("7_")) == {"kinds_kind": 1}
+
+
 def test_settings_and_indexes_that_are_not_for_it(conn: Connection) -> None:
     query = "SELECT count(*) FROM facts f JOIN few ON f.k4 = few.k"
     assert used(conn, query) != {}

@@ -49,6 +49,9 @@
 #define ASKING_SHARE 0.1
 #define READING_SHARE 0.7
 
+/* The same where the keys are expected to have many rows, which they need not have. */
+#define TRYING_SHARE 0.01
+
 /* More keys are not even counted. */
 #define MOST_LOOKED_UP 20000
 
@@ -249,12 +252,14 @@ whole_ns(const JoinLookUps *look_ups, double *rows)
 	return pages_ns(RelationGetNumberOfBlocks(look_ups->table), *rows);
 }
 
-/* The join whose keys take least to be looked up, and they, if that takes a small share of reading all; else NULL. */
+/*
+ * The join whose keys take least to be looked up, and they, if that takes less
+ * than `least`; else NULL. They have as many rows as is expected, or one each.
+ */
 static const Candidate *
-choose(const JoinLookUps *look_ups, double whole, int64 **keys, int *nkeys)
+choose(const JoinLookUps *look_ups, double least, bool as_expected, int64 **keys, int *nkeys)
 {
 	const Candidate *best = NULL;
-	double		least = whole * ASKING_SHARE;
 	ListCell   *lc;
 
 	foreach(lc, look_ups->candidates)
@@ -263,13 +268,15 @@ choose(const JoinLookUps *look_ups, double whole, int64 **keys, int *nkeys)
 		int			most = (int) Min(least / KEY_NS, MOST_LOOKED_UP);
 		int64	   *found;
 		int			n;
+		double		takes;
 
 		if (!candidate->build->complete)
 			continue;
 		found = find_keys(candidate, most, &n);
-		if (n > most || asking_ns(n, n * candidate->rows) >= least)
+		takes = asking_ns(n, as_expected ? n * candidate->rows : n);
+		if (n > most || takes >= least)
 			continue;
-		least = asking_ns(n, n * candidate->rows);
+		least = takes;
 		best = candidate;
 		*keys = found;
 		*nkeys = n;
@@ -289,16 +296,21 @@ find(JoinLookUps *look_ups)
 	double		whole = whole_ns(look_ups, &rows);
 	int64	   *keys = NULL;
 	int			nkeys = 0;
-	const Candidate *candidate = choose(look_ups, whole, &keys, &nkeys);
-	Relation	index = candidate == NULL ? NULL : try_index_open(candidate->index, AccessShareLock);
+	const Candidate *candidate = choose(look_ups, whole * ASKING_SHARE, true, &keys, &nkeys);
+	double		most = 2 * whole * ASKING_SHARE;	/* statistics may be wrong */
+	Relation	index;
 
+	if (candidate == NULL)
+	{
+		candidate = choose(look_ups, whole * TRYING_SHARE, false, &keys, &nkeys);
+		most = whole * TRYING_SHARE;
+	}
 	look_ups->blocks = NULL;
+	index = candidate == NULL ? NULL : try_index_open(candidate->index, AccessShareLock);
 	if (index == NULL)
 		return;
 	if (index->rd_index->indrelid == RelationGetRelid(look_ups->table) && index->rd_index->indisvalid)
-		/* statistics may be wrong */
-		look_ups->blocks = find_blocks(look_ups, index, candidate->type, keys, nkeys, 2 * whole * ASKING_SHARE / FOUND_NS,
-									   &look_ups->nblocks);
+		look_ups->blocks = find_blocks(look_ups, index, candidate->type, keys, nkeys, most / FOUND_NS, &look_ups->nblocks);
 	if (look_ups->blocks != NULL && pages_ns(look_ups->nblocks, rows) >= whole * READING_SHARE)
 		look_ups->blocks = NULL;
 	if (look_ups->blocks != NULL)
