@@ -36,6 +36,8 @@ _PG_init(void)
 	require_server_build("pgbillion_rows");
 	columns_init();
 	planner_hook_init();
+	/* first, as it decides how many rows joined relations have */
+	join_estimate_init();
 	/* before vector_init(), whose joins take the place of hash joins */
 	nested_loop_init();
 	vector_init();
@@ -43,7 +45,6 @@ _PG_init(void)
 	shard_init();
 	shard_connection_init();
 	eager_aggregate_init();
-	join_estimate_init();
 	sort_init();
 	window_init();
 	memoize_init();

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * join_clauses.c
- *	  The clause by which two tables are joined, and what PostgreSQL thinks of
- *	  it.
+ *	  The columns and the clause by which two tables are joined, and what
+ *	  PostgreSQL thinks of it.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,7 @@
 
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
+#include "parser/parsetree.h"
 
 #include "compat.h"
 #include "join_estimate/join_estimate.h"
@@ -29,6 +30,29 @@ join_estimate_are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *oth
 			return true;
 	}
 	return false;
+}
+
+/* The column of a table that a member of an equivalence class is, or NULL. */
+Var *
+join_estimate_column(PlannerInfo *root, EquivalenceMember *member)
+{
+	Var		   *var = (Var *) member->em_expr;
+	RelOptInfo *rel;
+
+	if (member->em_is_child || member->em_is_const || !IsA(var, Var) || var->varattno <= 0)
+		return NULL;
+#if PG_VERSION_NUM >= 160000
+	if (!bms_is_empty(var->varnullingrels))
+		return NULL;
+#else
+	if (!bms_is_empty(member->em_nullable_relids))
+		return NULL;
+#endif
+	rel = root->simple_rel_array[var->varno];
+	if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
+		return NULL;
+	/* or of a UNION ALL */
+	return rel->rtekind == RTE_RELATION || (rel->rtekind == RTE_SUBQUERY && planner_rt_fetch(rel->relid, root)->inh) ? var : NULL;
 }
 
 /* The clause by which two tables are joined, as one of an equivalence class, or NULL. Before 18 each order has its own. */

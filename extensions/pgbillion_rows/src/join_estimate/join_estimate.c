@@ -633,29 +633,6 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	ReleaseVariableStats(small_data);
 }
 
-/* The column of a table that a member of an equivalence class is, or NULL. */
-static Var *
-column_of(PlannerInfo *root, EquivalenceMember *member)
-{
-	Var		   *var = (Var *) member->em_expr;
-	RelOptInfo *rel;
-
-	if (member->em_is_child || member->em_is_const || !IsA(var, Var) || var->varattno <= 0)
-		return NULL;
-#if PG_VERSION_NUM >= 160000
-	if (!bms_is_empty(var->varnullingrels))
-		return NULL;
-#else
-	if (!bms_is_empty(member->em_nullable_relids))
-		return NULL;
-#endif
-	rel = root->simple_rel_array[var->varno];
-	if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
-		return NULL;
-	/* or of a UNION ALL */
-	return rel->rtekind == RTE_RELATION || (rel->rtekind == RTE_SUBQUERY && planner_rt_fetch(rel->relid, root)->inh) ? var : NULL;
-}
-
 /* The same with each other column of the class. */
 static void
 estimate_all(PlannerInfo *root, EquivalenceClass *ec, Var *small)
@@ -665,7 +642,7 @@ estimate_all(PlannerInfo *root, EquivalenceClass *ec, Var *small)
 
 	foreach(lc, ec->ec_members)
 	{
-		Var		   *large = column_of(root, lfirst_node(EquivalenceMember, lc));
+		Var		   *large = join_estimate_column(root, lfirst_node(EquivalenceMember, lc));
 
 		if (large != NULL && large->varno != small->varno && large->vartype == small->vartype &&
 			is_large(find_base_rel(root, large->varno), rel) &&
@@ -689,7 +666,7 @@ estimate_by_keys(PlannerInfo *root)
 			continue;
 		foreach(one, ec->ec_members)
 		{
-			Var		   *var = column_of(root, lfirst_node(EquivalenceMember, one));
+			Var		   *var = join_estimate_column(root, lfirst_node(EquivalenceMember, one));
 
 			if (var != NULL && is_small(root, find_base_rel(root, var->varno)))
 				estimate_all(root, ec, var);
@@ -705,6 +682,7 @@ estimate_before_search(PlannerInfo *root)
 		return;
 	estimate_by_keys(root);
 	join_estimate_by_combinations(root);
+	join_estimate_common_keys(root);
 }
 
 void
@@ -717,4 +695,5 @@ join_estimate_init(void)
 							 NULL, NULL, NULL);
 	planner_set_search_offer(estimate_before_search);
 	planner_add_offer(join_estimate_limit_paths);
+	planner_add_join_offer(join_estimate_expect);
 }

@@ -7,6 +7,7 @@
  *	join_estimate.c		which joins, and what statistics tell of keys
  *	kept_keys.c			reads the keys that a filter keeps, and remembers them
  *	several_columns.c	joins by several columns
+ *	common_keys.c		joins of several tables by one key
  *	join_clauses.c		what joins two tables
  *	early_stop.c		plans that LIMIT stops do not count on what was raised
  *
@@ -42,6 +43,7 @@ extern void join_estimate_init(void);
 
 /* ---- join_clauses.c ---- */
 
+extern Var *join_estimate_column(PlannerInfo *root, EquivalenceMember *member);
 extern RestrictInfo *join_estimate_clause(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner);
 extern Selectivity join_estimate_core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *one,
 												  RelOptInfo *other);
@@ -50,6 +52,12 @@ extern bool join_estimate_are_semijoined(PlannerInfo *root, RelOptInfo *one, Rel
 /* ---- several_columns.c ---- */
 
 extern void join_estimate_by_combinations(PlannerInfo *root);
+
+/* ---- common_keys.c ---- */
+
+extern void join_estimate_common_keys(PlannerInfo *root);
+extern void join_estimate_expect(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+								 JoinPathExtraData *extra);
 
 /* ---- early_stop.c ---- */
 

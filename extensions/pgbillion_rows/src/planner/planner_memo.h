@@ -38,6 +38,8 @@ typedef enum MemoKind
 	MEMO_LOOK_UPS,				/* of a relation: look_up_path.c */
 	MEMO_DIFFERENT,				/* of an expression: known_rows.c */
 	MEMO_ORDER,					/* of an index: cached_cost.c */
+	MEMO_COMMON_KEYS,			/* of a PlannerInfo: common_keys.c */
+	MEMO_EXPECTED,				/* of a joined relation: common_keys.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 

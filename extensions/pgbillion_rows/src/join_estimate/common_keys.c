@@ -1,0 +1,667 @@
+/*-------------------------------------------------------------------------
+ *
+ * common_keys.c
+ *	  Joins of several tables by one key, of which some values have more rows
+ *	  than others in more than one table.
+ *
+ * PostgreSQL estimates the join of each two tables alone: of tables that are
+ * joined by the same key, it multiplies how likely two rows are equal. A film
+ * that everybody knows has many actors, many keywords and many companies, and so
+ * most rows of their join are of a few films: there are the more of them than
+ * expected, the more tables are joined. Nor do such products agree with each
+ * other, as each depends on which two tables' columns are compared; and a search
+ * that compares many orders of joins finds those of which it expects too little.
+ *
+ * Statistics tell how the rows of each table are distributed: of its most common
+ * values by name, of the others by the bounds of a histogram. The range of all
+ * tables' values is divided into cells, in which a table's rows are taken to be
+ * distributed evenly among all values that there are. How likely rows of several
+ * tables are all equal is then the sum, over cells, of the product of how likely
+ * each has a given value of the cell, times the number of these values. A joined
+ * relation is given as many rows, when it is first looked at, if these are more
+ * than PostgreSQL expects. As statistics may be older than rows, and conditions
+ * may have to do with the key, estimates are not lowered, with one exception:
+ * PostgreSQL takes all values of one table to be among those of the other, also
+ * of films in two short lists. Together with the table of all films, it expects
+ * what chance gives, and so it should of these two alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <float.h>
+
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_type.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "port/pg_bitutils.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+
+#include "compat.h"
+#include "join_estimate/join_estimate.h"
+#include "planner/planner.h"
+#include "planner/planner_memo.h"
+
+/* How many times as many rows there have to be, and how many: of few, an order of joins found by chance does well, too. */
+#define LEAST_FACTOR 2
+#define LEAST_ROWS 1000
+
+/* Tables that are smaller need no estimate. */
+#define LEAST_TUPLES 1000
+
+/* How many of the rows of a table whose key is unique have a key of their own, as ANALYZE estimates it. */
+#define UNIQUE_SHARE 0.9
+
+/* Tables of a key, cells of a range, values that are cells of their own, and bounds of a histogram, at most. */
+#define MOST_MEMBERS 64
+#define MOST_CELLS 64
+#define MOST_COMMON 384
+#define MOST_BOUNDS 128
+
+/* A value that is common in a table, and the share of its rows that have it. */
+typedef struct Common
+{
+	double		value;
+	double		share;
+} Common;
+
+/* How the rows of a table are distributed over the values of its key. */
+typedef struct Member
+{
+	Index		table;
+	double		tuples;
+	double		different;		/* values */
+	int			nbounds;
+	double	   *bounds;			/* of the histogram */
+	double		others;			/* share of the rows that it is about */
+	int			ncommon;
+	Common	   *common;			/* by value */
+	bool		is_key;			/* a unique index says that no two rows have
+								 * the same value */
+	double	   *density;		/* in each cell: the share of the rows that
+								 * have a value of it */
+} Member;
+
+/* A key by which tables are joined. */
+typedef struct CommonKey
+{
+	EquivalenceClass *ec;
+	int			nmembers;
+	Member	   *members;
+	uint64		all_values;		/* tables of which it is a unique key */
+	int			ncells;
+	double	   *values;			/* how many there are in each cell */
+} CommonKey;
+
+/* Those of a query: its memo. */
+typedef struct CommonKeys
+{
+	int			n;
+	CommonKey  *keys;
+} CommonKeys;
+
+/* What has been expected of a joined relation: its memo, with an element for each key. */
+typedef struct Expected
+{
+	uint64		members;		/* tables of the key that have been joined by
+								 * it */
+	double		likelihood;		/* that their rows are equal */
+	double		raised;			/* how many times PostgreSQL's rows there are */
+} Expected;
+
+/* ---- distributions ---- */
+
+/* A type that stands for all whose values are compared by the numbers that they are stored as; InvalidOid: none. */
+static Oid
+kind_of(Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+			return INT8OID;
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			/* a date is the first of many timestamps */
+			return type;
+		default:
+			return InvalidOid;
+	}
+}
+
+static double
+number_of(Datum value, Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+		case DATEOID:
+			return DatumGetInt32(value);
+		default:
+			return (double) DatumGetInt64(value);
+	}
+}
+
+static int
+compare_common(const void *one, const void *other)
+{
+	double		a = ((const Common *) one)->value;
+	double		b = ((const Common *) other)->value;
+
+	return (a > b) - (a < b);
+}
+
+/* The first `n` of the most common values, and what share of the rows all others together have. */
+static double
+take_common(Member *member, const AttStatsSlot *slot, Oid type, int n)
+{
+	double		rest = 0;
+
+	member->ncommon = Min(Min(slot->nvalues, slot->nnumbers), n);
+	member->common = palloc(sizeof(Common) * Max(member->ncommon, 1));
+	for (int i = 0; i < Min(slot->nvalues, slot->nnumbers); i++)
+	{
+		member->others -= slot->numbers[i];
+		if (i >= member->ncommon)
+		{
+			rest += slot->numbers[i];
+			continue;
+		}
+		member->common[i].value = number_of(slot->values[i], type);
+		member->common[i].share = slot->numbers[i];
+	}
+	qsort(member->common, member->ncommon, sizeof(Common), compare_common);
+
+	return rest;
+}
+
+/* Bounds of a histogram, with as many rows between each two. */
+static void
+take_bounds(Member *member, const AttStatsSlot *slot, Oid type)
+{
+	member->nbounds = Min(slot->nvalues, MOST_BOUNDS + 1);
+	member->bounds = palloc(sizeof(double) * Max(member->nbounds, 1));
+	for (int i = 0; i < member->nbounds; i++)
+	{
+		int			bound = member->nbounds == slot->nvalues ? i :
+			(int) ((int64) i * (slot->nvalues - 1) / MOST_BOUNDS);
+
+		member->bounds[i] = number_of(slot->values[bound], type);
+	}
+}
+
+/*
+ * What statistics tell of a column, by up to `most` common values; false if that
+ * is too little, or if they may not be used.
+ */
+static bool
+describe(PlannerInfo *root, Var *column, int most, Member *member)
+{
+	VariableStatData data;
+	AttStatsSlot slot;
+	bool		isdefault;
+	bool		known;
+	double		rest = 0;
+
+	memset(member, 0, sizeof(Member));
+	examine_variable(root, (Node *) column, 0, &data);
+	known = HeapTupleIsValid(data.statsTuple) && data.acl_ok;
+	if (known)
+	{
+		member->table = column->varno;
+		member->tuples = Max(data.rel->tuples, 1);
+		member->different = Max(get_variable_numdistinct(&data, &isdefault), 1);
+		member->others = 1 - ((Form_pg_statistic) GETSTRUCT(data.statsTuple))->stanullfrac;
+		if (get_attstatsslot(&slot, data.statsTuple, STATISTIC_KIND_MCV, InvalidOid,
+							 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
+		{
+			rest = take_common(member, &slot, column->vartype, most);
+			free_attstatsslot(&slot);
+		}
+		if (get_attstatsslot(&slot, data.statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid, ATTSTATSSLOT_VALUES))
+		{
+			take_bounds(member, &slot, column->vartype);
+			free_attstatsslot(&slot);
+		}
+
+		/*
+		 * less common ones are taken to be where the others are, if these are
+		 * anywhere
+		 */
+		member->others = Max(member->others, 0) + rest;
+		known = member->nbounds > 1 || (member->ncommon > 0 && rest == 0);
+	}
+	ReleaseVariableStats(data);
+
+	return known;
+}
+
+/* Is a column a unique key of a table? */
+static bool
+has_unique_index(RelOptInfo *rel, AttrNumber column)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *index = lfirst_node(IndexOptInfo, lc);
+
+		if (index->unique && index->nkeycolumns == 1 && index->indexkeys[0] == column && index->indpred == NIL)
+			return true;
+	}
+	return false;
+}
+
+/* Does each row of a table have a key of its own, or nearly? */
+static bool
+is_unique(const Member *member)
+{
+	return member->is_key || member->different >= UNIQUE_SHARE * member->tuples;
+}
+
+/* The share of a table's rows whose values are less than a number, of those that its histogram is about. */
+static double
+share_below(const Member *member, double number)
+{
+	int			low = 0;
+	int			high = member->nbounds - 1;
+	double		width;
+
+	if (member->nbounds < 2 || number <= member->bounds[0])
+		return 0;
+	if (number > member->bounds[high])
+		return member->others;
+	/* low is below the number, and high is not */
+	while (high - low > 1)
+	{
+		int			middle = (low + high) / 2;
+
+		if (member->bounds[middle] < number)
+			low = middle;
+		else
+			high = middle;
+	}
+	width = member->bounds[high] - member->bounds[low];
+	return member->others * (low + (width > 0 ? (number - member->bounds[low]) / width : 1)) / (member->nbounds - 1);
+}
+
+static int
+compare_numbers(const void *one, const void *other)
+{
+	double		a = *(const double *) one;
+	double		b = *(const double *) other;
+
+	return (a > b) - (a < b);
+}
+
+/* Numbers in order, each once; how many. */
+static int
+sort_numbers(double *numbers, int n)
+{
+	int			kept = 0;
+
+	qsort(numbers, n, sizeof(double), compare_numbers);
+	for (int i = 0; i < n; i++)
+		if (kept == 0 || numbers[i] > numbers[kept - 1])
+			numbers[kept++] = numbers[i];
+	return kept;
+}
+
+/* Where cells begin, and where the last one ends: bounds of the tables' histograms, as many between each two; how many. */
+static int
+divide(const CommonKey *key, double *starts)
+{
+	int			n = 0;
+	int			found;
+	double	   *bounds;
+
+	for (int i = 0; i < key->nmembers; i++)
+		n += key->members[i].nbounds;
+	bounds = palloc(sizeof(double) * Max(n + key->nmembers, 1));
+	n = 0;
+	for (int i = 0; i < key->nmembers; i++)
+	{
+		const Member *member = &key->members[i];
+
+		for (int b = 0; b < member->nbounds; b++)
+			bounds[n++] = member->bounds[b];
+		/* the greatest value is in the last cell, too */
+		if (member->nbounds > 0)
+			bounds[n++] = member->bounds[member->nbounds - 1] + 1;
+	}
+	n = sort_numbers(bounds, n);
+	found = Min(n, MOST_CELLS + 1);
+	for (int i = 0; i < found; i++)
+		starts[i] = bounds[found == n ? i : (int) ((int64) i * (n - 1) / (found - 1))];
+	pfree(bounds);
+
+	return found;
+}
+
+/* The values that are among the most common ones of some table, in order, each once; how many. */
+static int
+common_values(const CommonKey *key, double *values)
+{
+	int			n = 0;
+
+	for (int i = 0; i < key->nmembers; i++)
+	{
+		const Member *member = &key->members[i];
+
+		for (int v = 0; v < member->ncommon; v++)
+			values[n++] = member->common[v].value;
+	}
+	return sort_numbers(values, n);
+}
+
+/* The share of a table's rows that have one value, which need not be among its most common ones. */
+static double
+share_of(const Member *member, double value, int cell)
+{
+	Common		wanted = {.value = value};
+	const Common *found = bsearch(&wanted, member->common, member->ncommon, sizeof(Common), compare_common);
+
+	if (found != NULL)
+		return found->share;
+	return cell >= 0 ? member->density[cell] : 0;
+}
+
+/*
+ * Divide the values of a key into cells. Of a cell there are as many values as
+ * the table has that has most of them.
+ */
+static void
+distribute(CommonKey *key)
+{
+	double		starts[MOST_CELLS + 1];
+	double		common[MOST_COMMON];
+	int			nranges = Max(divide(key, starts) - 1, 0);
+	int			ncommon = common_values(key, common);
+
+	key->values = palloc(sizeof(double) * (nranges + ncommon + 1));
+	for (int i = 0; i < key->nmembers; i++)
+		key->members[i].density = palloc(sizeof(double) * (nranges + ncommon + 1));
+	for (int c = 0; c < nranges; c++)
+	{
+		double		width = starts[c + 1] - starts[c];
+		double		most = 1;
+
+		for (int i = 0; i < key->nmembers; i++)
+		{
+			Member	   *member = &key->members[i];
+			double		share = share_below(member, starts[c + 1]) - share_below(member, starts[c]);
+			double		values = is_unique(member) ? member->tuples * share :
+				(member->different - member->ncommon) * share / Max(member->others, 1e-9);
+
+			member->density[c] = share;
+			most = Max(most, Min(values, width));
+		}
+		key->values[c] = most;
+		for (int i = 0; i < key->nmembers; i++)
+			key->members[i].density[c] /= most;
+	}
+	for (int v = 0; v < ncommon; v++)
+	{
+		int			cell = -1;
+
+		for (int c = 0; c < nranges; c++)
+			if (common[v] >= starts[c] && common[v] < starts[c + 1])
+				cell = c;
+		key->values[nranges + v] = 1;
+		for (int i = 0; i < key->nmembers; i++)
+			key->members[i].density[nranges + v] = share_of(&key->members[i], common[v], cell);
+	}
+	key->ncells = nranges + ncommon;
+}
+
+/* How likely rows of these tables, one of each, have the same value. */
+static double
+likelihood(const CommonKey *key, uint64 members)
+{
+	const double *densities[MOST_MEMBERS];
+	int			n = 0;
+	double		sum = 0;
+
+	for (int i = 0; i < key->nmembers; i++)
+		if ((members >> i) & 1)
+			densities[n++] = key->members[i].density;
+	if (n < 2)
+		return 1;
+	for (int c = 0; c < key->ncells; c++)
+	{
+		double		product = key->values[c];
+
+		for (int i = 0; i < n; i++)
+			product *= densities[i][c];
+		sum += product;
+	}
+	return sum;
+}
+
+/* ---- keys ---- */
+
+/* Is a table inside a semijoin or an antijoin, whose rows are not joined but asked for? */
+static bool
+is_asked_for(PlannerInfo *root, Index table)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->join_info_list)
+	{
+		SpecialJoinInfo *join = lfirst_node(SpecialJoinInfo, lc);
+
+		if ((join->jointype == JOIN_SEMI || join->jointype == JOIN_ANTI) && bms_is_member(table, join->syn_righthand))
+			return true;
+	}
+	return false;
+}
+
+/* The tables of a class; false if it is none for us. */
+static bool
+find_members(PlannerInfo *root, EquivalenceClass *ec, CommonKey *key)
+{
+	Relids		seen = NULL;
+	Oid			kind = InvalidOid;
+	int			repeating = 0;
+	int			most = MOST_COMMON / Min(list_length(ec->ec_members), MOST_MEMBERS);
+	ListCell   *lc;
+
+	key->ec = ec;
+	key->members = palloc(sizeof(Member) * list_length(ec->ec_members));
+	foreach(lc, ec->ec_members)
+	{
+		Var		   *column = join_estimate_column(root, lfirst_node(EquivalenceMember, lc));
+		Member	   *member = &key->members[key->nmembers];
+		RelOptInfo *rel;
+
+		if (column == NULL || !OidIsValid(kind_of(column->vartype)) || bms_is_member(column->varno, seen) ||
+			(OidIsValid(kind) && kind_of(column->vartype) != kind))
+			continue;
+		rel = find_base_rel(root, column->varno);
+		if (rel->rtekind != RTE_RELATION || rel->tuples < LEAST_TUPLES || is_asked_for(root, column->varno) ||
+			key->nmembers == MOST_MEMBERS || !describe(root, column, most, member))
+			continue;
+		seen = bms_add_member(seen, column->varno);
+		kind = kind_of(column->vartype);
+		member->is_key = has_unique_index(rel, column->varattno);
+		key->all_values |= (uint64) member->is_key << key->nmembers;
+		repeating += !member->is_key;
+		key->nmembers++;
+	}
+	bms_free(seen);
+
+	return repeating >= 2;
+}
+
+/* Are some values so common in some tables that it matters to the join of all, or are there some of which tables have few? */
+static bool
+matters(const CommonKey *key)
+{
+	double		values = 0;
+	double		evenly = 1;
+	bool		few = false;
+
+	for (int c = 0; c < key->ncells; c++)
+		values += key->values[c];
+	for (int i = 1; i < key->nmembers; i++)
+		evenly /= Max(values, 1);
+	for (int i = 0; i < key->nmembers; i++)
+		few |= key->members[i].different * LEAST_FACTOR <= values;
+	return (few && key->all_values != 0) ||
+		likelihood(key, ~UINT64CONST(0) >> (MOST_MEMBERS - key->nmembers)) >= LEAST_FACTOR * evenly;
+}
+
+/* Look at the keys by which a query's tables are joined, before any join has been looked at. */
+void
+join_estimate_common_keys(PlannerInfo *root)
+{
+	CommonKeys *common;
+	ListCell   *lc;
+
+	if (planner_memo_find(root, MEMO_COMMON_KEYS, root) != NULL)
+		return;
+	common = planner_memo_make(root, MEMO_COMMON_KEYS, root, sizeof(CommonKeys));
+	common->keys = palloc0(sizeof(CommonKey) * Max(list_length(root->eq_classes), 1));
+	foreach(lc, root->eq_classes)
+	{
+		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
+		CommonKey  *key = &common->keys[common->n];
+
+		if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
+			continue;
+		memset(key, 0, sizeof(CommonKey));
+		if (!find_members(root, ec, key))
+			continue;
+		distribute(key);
+		common->n += matters(key);
+	}
+}
+
+/* ---- joined relations ---- */
+
+/* What is expected of a relation, by a key. */
+static Expected
+expected_of(PlannerInfo *root, const CommonKeys *common, int k, RelOptInfo *rel)
+{
+	const CommonKey *key = &common->keys[k];
+	Expected	result = {.likelihood = 1,.raised = 1};
+	const Expected *memo;
+
+	if (rel->reloptkind == RELOPT_BASEREL)
+	{
+		for (int i = 0; i < key->nmembers; i++)
+			if (key->members[i].table == rel->relid)
+				result.members |= UINT64CONST(1) << i;
+		return result;
+	}
+	memo = planner_memo_find(root, MEMO_EXPECTED, rel);
+	return memo == NULL ? result : memo[k];
+}
+
+/* How likely the clauses of a join that a key has given are true of a pair, to PostgreSQL. */
+static double
+likelihood_of_clauses(PlannerInfo *root, const CommonKey *key, const JoinPathExtraData *extra)
+{
+	double		result = 1;
+	ListCell   *lc;
+
+	foreach(lc, extra->restrictlist)
+	{
+		RestrictInfo *clause = lfirst_node(RestrictInfo, lc);
+
+		if (clause->left_ec == key->ec && clause->right_ec == key->ec)
+			result *= clause_selectivity(root, (Node *) clause, 0, JOIN_INNER, extra->sjinfo);
+	}
+	return result;
+}
+
+/* Have a joined relation and the paths that it has already expect `factor` times as many rows. */
+static void
+set_rows(RelOptInfo *joined, double factor)
+{
+	ListCell   *lc;
+
+	joined->rows = clamp_row_est(joined->rows * factor);
+	foreach(lc, joined->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (path->param_info == NULL)
+			path->rows = joined->rows;
+	}
+	foreach(lc, joined->partial_pathlist)
+		((Path *) lfirst(lc))->rows *= factor;
+}
+
+/* How many times PostgreSQL's rows a joined relation has by one key, if `expected` of them are its own estimate. */
+static double
+raise_of(const CommonKey *key, const Expected *joined, double expected)
+{
+	double		more;
+
+	if (pg_popcount64(joined->members) < 2)
+		return 1;
+	more = likelihood(key, joined->members) / Max(joined->likelihood, DBL_MIN);
+	if (more >= LEAST_FACTOR)
+		return expected * more >= LEAST_ROWS ? more : 1;
+	if (more * LEAST_FACTOR <= 1 && more > 0 && key->all_values != 0 && (joined->members & key->all_values) == 0)
+		return more;
+	return 1;
+}
+
+/* A joined relation is looked at; when that is done first, its rows are estimated. */
+void
+join_estimate_expect(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+					 JoinPathExtraData *extra)
+{
+	const CommonKeys *common = planner_memo_find(root, MEMO_COMMON_KEYS, root);
+	Expected   *memo;
+	double		factor = 1;
+	double		raised = 1;
+
+	/* a genetic search makes joined relations anew, where others were */
+	if (common == NULL || common->n == 0 || !planner_completes_joins(root) || joined->reloptkind != RELOPT_JOINREL ||
+		planner_memo_find(root, MEMO_EXPECTED, joined) != NULL)
+		return;
+	memo = planner_memo_make(root, MEMO_EXPECTED, joined, sizeof(Expected) * common->n);
+	for (int k = 0; k < common->n; k++)
+	{
+		const CommonKey *key = &common->keys[k];
+		Expected	left = expected_of(root, common, k, outer);
+		Expected	right = expected_of(root, common, k, inner);
+		double		before = left.raised * right.raised;
+
+		if (type != JOIN_INNER)
+			/* the rows of one side, each at least once, or some of them */
+			memo[k] = type == JOIN_LEFT || type == JOIN_SEMI || type == JOIN_ANTI ? left : right;
+		else if (left.members == 0 || right.members == 0)
+			memo[k] = left.members != 0 ? left : right;
+		else
+		{
+			memo[k].members = left.members | right.members;
+			memo[k].likelihood = left.likelihood * right.likelihood * likelihood_of_clauses(root, key, extra);
+		}
+
+		/*
+		 * other joins may have left so few rows that they are not raised any
+		 * more
+		 */
+		memo[k].raised = raise_of(key, &memo[k], joined->rows * factor / before);
+		factor *= memo[k].raised / before;
+		raised *= Max(memo[k].raised, 1);
+	}
+	if (factor != 1)
+		set_rows(joined, factor);
+	if (raised > 1 && bms_is_subset(root->all_baserels, joined->relids))
+	{
+		join_estimate_note_raised(root, raised);
+		plan_report(root, "joins by keys of which some values are common in several tables are estimated to return %.0f rows instead of %.0f",
+					joined->rows, joined->rows / raised);
+	}
+}
