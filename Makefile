@@ -116,7 +116,7 @@ bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's ow
 bench-tpcds: setup ## 99 queries derived from TPC-DS: PostgreSQL's own plans, vectors over the heap, columnar indexes, DuckDB (QUERIES=q5,q93 PARTITIONS=12 STATISTICS=none PLANS=…)
 	@$(BIN)/python bench/tpcds.py
 
-bench-regressions: setup ## queries by chance over the tables of bench-tpcds: which of them pgbillion makes slower (QUERIES=1000 SEED=0 PARTITIONS=12 PLANS=…)
+bench-regressions: setup ## queries by chance over the tables of bench-tpcds: which of them pgbillion makes slower (QUERIES=1000 SEED=0 PARTITIONS=12 PLANS=…, SCHEMA=films or SCHEMA=small over other tables)
 	@$(BIN)/python bench/regressions.py
 
 bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans

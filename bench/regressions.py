@@ -11,8 +11,9 @@ median on this machine; "calibration_of_costs" is the same of PostgreSQL's costs
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
 run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, STATISTICS=none takes away what ANALYZE
 found, CLOCK=wall counts the time that passes instead of CPU time, PG_CONFIG=… names another PostgreSQL,
-PLANS=DIRECTORY is where to save the queries that count as below, with all plans. SCHEMA=small takes queries over other
-tables, which are small, bloated and were never analyzed, some with as little memory as 64 kB (bench/small_queries.py).
+PLANS=DIRECTORY is where to save the queries that count as below, with all plans. SCHEMA=films takes joins of up to
+a dozen skewed tables about films instead (bench/film_queries.py), SCHEMA=small queries over tables that are small,
+bloated and were never analyzed, some with as little memory as 64 kB (bench/small_queries.py).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ os.environ["LIMIT"] = os.environ.get("LIMIT") or "10"
 import common
 import contest
 import estimates
+import film_queries
 import small_queries
 import star_queries
 import tpcds
@@ -204,11 +206,14 @@ def generated(conn: Connection) -> Iterator[Query]:
             contest.configure(conn, {"work_mem": memory})
             yield Query(f"b{number}", query)
         return
-    tables = star_queries.Tables.of(conn)
+    tables = star_queries.Tables.of(conn) if SCHEMA == "tpcds" else None
     if STATISTICS == "none":
         conn.execute("DELETE FROM pg_statistic WHERE starelid >= 16384")
     for number in numbers:
-        yield Query(f"s{number}", star_queries.generate(tables, number))
+        if tables is None:
+            yield Query(f"f{number}", film_queries.generate(number))
+        else:
+            yield Query(f"s{number}", star_queries.generate(tables, number))
 
 
 def run(conn: Connection, folder: Path | None) -> list[Found]:
@@ -225,6 +230,18 @@ def run(conn: Connection, folder: Path | None) -> list[Found]:
     return all_found
 
 
+def index_columns(conn: Connection) -> None:
+    """Create a columnar index of all columns on each table that is large enough."""
+    rows = conn.execute(
+        "SELECT c.relname, string_agg(a.attname, ', ' ORDER BY a.attnum) FROM pg_class c JOIN pg_attribute a"
+        " ON a.attrelid = c.oid AND a.attnum > 0 WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace"
+        " AND c.relpages >= %s GROUP BY 1 ORDER BY 1",
+        [tpcds.LEAST_PAGES],
+    ).fetchall()
+    for table, columns in rows:
+        conn.execute(f"CREATE INDEX {table}_columns ON {table} USING columns ({columns})".encode())
+
+
 def load(conn: Connection, folder: Path) -> None:
     """Create the extension and the tables."""
     extension.ensure_extension(conn, extension.ROWS)
@@ -232,14 +249,19 @@ def load(conn: Connection, folder: Path) -> None:
         for statement in small_queries.statements():
             conn.execute(statement.encode())
         return
+    if SCHEMA == "films":
+        for statement in film_queries.statements(tpcds.SCALE):
+            conn.execute(statement.encode())
+        index_columns(conn)
+        return
     with tpcds.start_duckdb(folder, 1) as generated_tables:
         tpcds.load(conn, folder, generated_tables)
 
 
 def main() -> int:
     """Run the benchmark and return the exit status."""
-    if SCHEMA not in ("small", "tpcds"):
-        raise UserError(f"there is no SCHEMA={SCHEMA}", hint="SCHEMA=tpcds or SCHEMA=small")
+    if SCHEMA not in ("films", "small", "tpcds"):
+        raise UserError(f"there is no SCHEMA={SCHEMA}", hint="SCHEMA=tpcds, SCHEMA=films or SCHEMA=small")
     saved = os.environ.get("PLANS")
     with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")

@@ -133,7 +133,9 @@ def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedPro
         "ROUNDS",
         "ROWS",
         "SCALE",
+        "SCHEMA",
         "SEED",
+        "STATISTICS",
         "TABLES",
         "WORKERS",
     ):
@@ -177,6 +179,22 @@ def test_fact_tables_can_be_partitioned_and_without_statistics(state: Path) -> N
     assert done.returncode == 0, done.stderr
     values = json.loads(done.stdout.splitlines()[-1])
     assert (values["partitions"], values["statistics"]) == (3, "none")
+
+
+@pytest.mark.parametrize("schema", ["films", "small"])
+def test_queries_over_other_tables(state: Path, schema: str) -> None:
+    done = bench("regressions", state, SCHEMA=schema)
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout.splitlines()[-1])
+    assert (values["schema"], values["queries"]) == (schema, 3)
+
+
+def test_tables_that_there_are_not(state: Path) -> None:
+    done = bench("regressions", state, SCHEMA="large")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "error: there is no SCHEMA=large\nhint: SCHEMA=tpcds, SCHEMA=films or SCHEMA=small\n",
+    )
 
 
 def test_two_postgresqls_are_compared(state: Path) -> None:
