@@ -56,9 +56,9 @@
 
 /* Tables of a key, cells of a range, values that are cells of their own, and bounds of a histogram, at most. */
 #define MOST_MEMBERS 64
-#define MOST_CELLS 64
+#define MOST_CELLS 48
 #define MOST_COMMON 384
-#define MOST_BOUNDS 128
+#define MOST_BOUNDS 64
 
 /* A value that is common in a table, and the share of its rows that have it. */
 typedef struct Common
@@ -462,13 +462,43 @@ is_asked_for(PlannerInfo *root, Index table)
 	return false;
 }
 
-/* The tables of a class; false if it is none for us. */
+/* The column of a table that is large enough, and joined by it; or NULL. */
+static Var *
+column_of(PlannerInfo *root, EquivalenceMember *member)
+{
+	Var		   *column = join_estimate_column(root, member);
+	RelOptInfo *rel;
+
+	if (column == NULL || !OidIsValid(kind_of(column->vartype)))
+		return NULL;
+	rel = find_base_rel(root, column->varno);
+	return rel->rtekind == RTE_RELATION && rel->tuples >= LEAST_TUPLES && !is_asked_for(root, column->varno) ? column : NULL;
+}
+
+/* Is a class for us: are there two tables in which values may repeat? Most have one, which takes little to find out. */
 static bool
+is_for_us(PlannerInfo *root, EquivalenceClass *ec)
+{
+	int			repeating = 0;
+	ListCell   *lc;
+
+	if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
+		return false;
+	foreach(lc, ec->ec_members)
+	{
+		Var		   *column = column_of(root, lfirst_node(EquivalenceMember, lc));
+
+		repeating += column != NULL && !has_unique_index(find_base_rel(root, column->varno), column->varattno);
+	}
+	return repeating >= 2;
+}
+
+/* The tables of a class. */
+static void
 find_members(PlannerInfo *root, EquivalenceClass *ec, CommonKey *key)
 {
 	Relids		seen = NULL;
 	Oid			kind = InvalidOid;
-	int			repeating = 0;
 	int			most = MOST_COMMON / Min(list_length(ec->ec_members), MOST_MEMBERS);
 	ListCell   *lc;
 
@@ -476,27 +506,19 @@ find_members(PlannerInfo *root, EquivalenceClass *ec, CommonKey *key)
 	key->members = palloc(sizeof(Member) * list_length(ec->ec_members));
 	foreach(lc, ec->ec_members)
 	{
-		Var		   *column = join_estimate_column(root, lfirst_node(EquivalenceMember, lc));
+		Var		   *column = column_of(root, lfirst_node(EquivalenceMember, lc));
 		Member	   *member = &key->members[key->nmembers];
-		RelOptInfo *rel;
 
-		if (column == NULL || !OidIsValid(kind_of(column->vartype)) || bms_is_member(column->varno, seen) ||
-			(OidIsValid(kind) && kind_of(column->vartype) != kind))
-			continue;
-		rel = find_base_rel(root, column->varno);
-		if (rel->rtekind != RTE_RELATION || rel->tuples < LEAST_TUPLES || is_asked_for(root, column->varno) ||
+		if (column == NULL || bms_is_member(column->varno, seen) || (OidIsValid(kind) && kind_of(column->vartype) != kind) ||
 			key->nmembers == MOST_MEMBERS || !describe(root, column, most, member))
 			continue;
 		seen = bms_add_member(seen, column->varno);
 		kind = kind_of(column->vartype);
-		member->is_key = has_unique_index(rel, column->varattno);
+		member->is_key = has_unique_index(find_base_rel(root, column->varno), column->varattno);
 		key->all_values |= (uint64) member->is_key << key->nmembers;
-		repeating += !member->is_key;
 		key->nmembers++;
 	}
 	bms_free(seen);
-
-	return repeating >= 2;
 }
 
 /* Are some values so common in some tables that it matters to the join of all, or are there some of which tables have few? */
@@ -533,10 +555,11 @@ join_estimate_common_keys(PlannerInfo *root)
 		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
 		CommonKey  *key = &common->keys[common->n];
 
-		if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
+		if (!is_for_us(root, ec))
 			continue;
 		memset(key, 0, sizeof(CommonKey));
-		if (!find_members(root, ec, key))
+		find_members(root, ec, key);
+		if (key->nmembers < 2)
 			continue;
 		distribute(key);
 		common->n += matters(key);
