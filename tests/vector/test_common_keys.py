@@ -23,7 +23,9 @@ ALTER TABLE films ADD PRIMARY KEY (id);
 CREATE UNIQUE INDEX ON films (big);
 CREATE UNIQUE INDEX ON films (day);
 CREATE UNIQUE INDEX ON films (at);
-CREATE TABLE people AS SELECT f AS film, f::bigint AS big, date '2000-01-01' + f AS day,
+CREATE TABLE big AS SELECT i AS n, i % 100 AS m FROM generate_series(1, 200000) i;
+CREATE TABLE small AS SELECT i AS n FROM generate_series(1, 50) i;
+CREATE TABLE people AS SELECT f AS film, i % 1000 AS x, f::bigint AS big, date '2000-01-01' + f AS day,
     timestamp '2000-01-01' + f * interval '1 s' AS at, i % 50 AS role
     FROM (SELECT i, 1 + floor((i / 60000.0) ^ 2 * 20000)::int AS f FROM generate_series(0, 59999) i) q;
 CREATE TABLE words AS SELECT film, big, day, at, role % 7 AS kind FROM people WHERE role % 2 = 0;
@@ -34,7 +36,7 @@ CREATE TABLE rated AS SELECT CASE WHEN i % 3 = 0 THEN 7 ELSE i % 50 END AS film 
 CREATE TABLE voted AS TABLE rated;
 CREATE TABLE paid AS TABLE rated;
 CREATE INDEX ON people (film);
-ANALYZE films, people, words, firms, listed, linked, rated, voted, paid;
+ANALYZE films, big, small, people, words, firms, listed, linked, rated, voted, paid;
 CREATE TABLE unknown (film int);
 INSERT INTO unknown SELECT film FROM words;
 """
@@ -140,12 +142,96 @@ def test_others_are_estimated_as_they_were(conn: Connection, query: str) -> None
     assert joined(conn, query) == joined(conn, query, estimate=False)
 
 
-def test_outer_joins_have_the_rows_of_their_side(conn: Connection) -> None:
-    query = (
-        "SELECT count(*) FROM people JOIN words USING (film) LEFT JOIN (SELECT DISTINCT film FROM firms) f USING (film)"
-    )
-    conn.execute("SET join_collapse_limit = 1")
-    assert joined(conn, query) < 2 * joined(conn, "SELECT count(*) FROM people JOIN words USING (film)")
+KNOWN = "(people p JOIN words USING (film) JOIN firms USING (film))"
+
+
+def test_outer_joins_have_the_rows_of_their_sides(conn: Connection) -> None:
+    assert joined(conn, f"SELECT count(*) FROM big LEFT JOIN {KNOWN} ON big.n = p.x AND p.role = 0") >= 200000
+    many = joined(conn, f"SELECT count(*) FROM {KNOWN}")
+    for join in ("LEFT JOIN big", "FULL JOIN big", "RIGHT JOIN big"):
+        assert joined(conn, f"SELECT count(*) FROM {KNOWN} {join} ON big.n = p.x") >= 0.9 * many, join
+    # what is joined with them later is estimated, too
+    query = f"SELECT count(*) FROM {KNOWN} LEFT JOIN small ON small.n = p.x JOIN films ON id = p.film"
+    assert joined(conn, query) >= 0.9 * many
+
+
+def test_semijoins_above_keep_what_is_known(conn: Connection) -> None:
+    """Also where PostgreSQL joins with the different rows of a semijoin."""
+    conn.execute("SET join_collapse_limit = 3; SET from_collapse_limit = 1")
+    query = f"SELECT count(*) FROM {KNOWN}, small s WHERE EXISTS (SELECT FROM big WHERE n = p.x AND m = s.n)"
+    assert joined(conn, query) > 5 * joined(conn, query, estimate=False)
+
+
+def test_joins_of_partitions(conn: Connection) -> None:
+    with conn.transaction(force_rollback=True):
+        for table in ("people", "words", "firms"):
+            conn.execute(f"CREATE TABLE part_{table} (LIKE {table}) PARTITION BY RANGE (film)".encode())
+            for number in range(4):
+                conn.execute(
+                    f"CREATE TABLE part_{table}_{number} PARTITION OF part_{table} FOR VALUES"
+                    f" FROM ({number * 6000}) TO ({(number + 1) * 6000})".encode()
+                )
+            conn.execute(f"INSERT INTO part_{table} SELECT * FROM {table}; ANALYZE part_{table}".encode())
+        query = THREE.format("film")
+        for table in ("people", "words", "firms"):
+            query = query.replace(table, f"part_{table}")
+        actual = one(conn, query)
+        for wise in ("off", "on"):
+            conn.execute(f"SET LOCAL enable_partitionwise_join = {wise}".encode())
+            conn.execute("SET pgbillion_rows.estimate_joins = on")
+            found = [
+                float(node["Plan Rows"])
+                for node in plans.nodes(plans.explain(conn, query))
+                if node["Node Type"] in ("Append", "Hash Join", "Merge Join", "Nested Loop")
+            ]
+            assert actual / 4 < found[0] < actual * 2, wise
+
+
+def test_made_up_statistics(conn: Connection) -> None:
+    """Whoever owns a table can write its statistics, from 18 on."""
+    if conn.info.server_version < 180000:
+        return
+    query = THREE.format("film") + " JOIN rated USING (film)"
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "SET LOCAL parallel_setup_cost = 0; SET LOCAL parallel_tuple_cost = 0; SET LOCAL"
+            " min_parallel_table_scan_size = 0; SET LOCAL max_parallel_workers_per_gather = 2"
+        )
+        for share in ("Infinity", "-Infinity", "NaN", "1e38", "-1e38"):
+            for nulls in (0, share):
+                conn.execute(
+                    "SELECT pg_restore_attribute_stats('schemaname', 'public', 'relname', t, 'attname', 'film',"
+                    " 'inherited', false, 'null_frac', %s::real, 'avg_width', 4, 'n_distinct', 5000::real,"
+                    " 'most_common_vals', '{7}', 'most_common_freqs', array[%s]::real[], 'histogram_bounds',"
+                    " '{1, 10, 20, 20000}') FROM unnest('{people, words, firms, rated}'::text[]) t",
+                    [nulls, share],
+                )
+                core = joined(conn, query, estimate=False)
+                assert joined(conn, query) < max(1e30, 2 * core), (share, nulls, core)
+
+
+def test_rows_that_statistics_do_not_know(conn: Connection) -> None:
+    """Two tables met at their ends when they were analyzed: chance is the least that is expected of them."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "CREATE TABLE first_half AS SELECT 1 + i / 10 AS film FROM generate_series(1, 100000) i;"
+            " CREATE TABLE second_half AS SELECT 9990 + i / 10 AS film FROM generate_series(1, 100000) i;"
+            " ANALYZE first_half, second_half"
+        )
+        query = "SELECT count(*) FROM first_half JOIN second_half USING (film) JOIN films ON id = first_half.film"
+        conn.execute("SET LOCAL join_collapse_limit = 1")
+        assert joined(conn, query, depth=1) > 0.4 * 100000**2 / 20000
+
+
+def test_a_sample_has_fewer_rows_than_values(conn: Connection) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "CREATE TABLE sampled AS SELECT CASE WHEN i % 1000 < 3 THEN 5 ELSE i * 7 % 20000 END AS film"
+            " FROM generate_series(1, 400000) i; ANALYZE sampled"
+        )
+        sample = "sampled {} TABLESAMPLE bernoulli (1)"
+        query = f"SELECT count(*) FROM {sample.format('a')} JOIN {sample.format('b')} USING (film)"
+        assert joined(conn, query) < 2 * joined(conn, query, estimate=False)
 
 
 def test_a_genetic_search_is_left_alone(conn: Connection) -> None:

@@ -29,7 +29,7 @@
  */
 #include "postgres.h"
 
-#include <float.h>
+#include <math.h>
 
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
@@ -47,6 +47,7 @@
 /* How many times as many rows there have to be, and how many: of few, an order of joins found by chance does well, too. */
 #define LEAST_FACTOR 2
 #define LEAST_ROWS 1000
+#define MOST_RAISED 1e9
 
 /* Tables that are smaller need no estimate. */
 #define LEAST_TUPLES 1000
@@ -90,7 +91,9 @@ typedef struct CommonKey
 	EquivalenceClass *ec;
 	int			nmembers;
 	Member	   *members;
-	uint64		all_values;		/* tables of which it is a unique key */
+	uint64		keyed;			/* tables of which it is a unique key */
+	double		all_values;		/* how many the largest of these has, if these
+								 * are about all; else 0 */
 	int			ncells;
 	double	   *values;			/* how many there are in each cell */
 } CommonKey;
@@ -102,14 +105,21 @@ typedef struct CommonKeys
 	CommonKey  *keys;
 } CommonKeys;
 
-/* What has been expected of a joined relation: its memo, with an element for each key. */
+/* What has been expected of a joined relation, by one key. */
 typedef struct Expected
 {
 	uint64		members;		/* tables of the key that have been joined by
 								 * it */
-	double		likelihood;		/* that their rows are equal */
+	double		likelihood;		/* that their rows are equal, to PostgreSQL */
 	double		raised;			/* how many times PostgreSQL's rows there are */
 } Expected;
+
+/* By all: the relation's memo. */
+typedef struct ExpectedRows
+{
+	double		factor;			/* by which its rows were multiplied */
+	Expected	keys[FLEXIBLE_ARRAY_MEMBER];
+} ExpectedRows;
 
 /* ---- distributions ---- */
 
@@ -157,6 +167,13 @@ compare_common(const void *one, const void *other)
 	return (a > b) - (a < b);
 }
 
+/* A share that statistics tell, which the owner of a table may have made up. */
+static double
+share_told(float4 share)
+{
+	return share > 0 ? Min(share, 1) : 0;
+}
+
 /* The first `n` of the most common values, and what share of the rows all others together have. */
 static double
 take_common(Member *member, const AttStatsSlot *slot, Oid type, int n)
@@ -167,14 +184,16 @@ take_common(Member *member, const AttStatsSlot *slot, Oid type, int n)
 	member->common = palloc(sizeof(Common) * Max(member->ncommon, 1));
 	for (int i = 0; i < Min(slot->nvalues, slot->nnumbers); i++)
 	{
-		member->others -= slot->numbers[i];
+		double		share = share_told(slot->numbers[i]);
+
+		member->others -= share;
 		if (i >= member->ncommon)
 		{
-			rest += slot->numbers[i];
+			rest += share;
 			continue;
 		}
 		member->common[i].value = number_of(slot->values[i], type);
-		member->common[i].share = slot->numbers[i];
+		member->common[i].share = share;
 	}
 	qsort(member->common, member->ncommon, sizeof(Common), compare_common);
 
@@ -217,7 +236,7 @@ describe(PlannerInfo *root, Var *column, int most, Member *member)
 		member->table = column->varno;
 		member->tuples = Max(data.rel->tuples, 1);
 		member->different = Max(get_variable_numdistinct(&data, &isdefault), 1);
-		member->others = 1 - ((Form_pg_statistic) GETSTRUCT(data.statsTuple))->stanullfrac;
+		member->others = 1 - share_told(((Form_pg_statistic) GETSTRUCT(data.statsTuple))->stanullfrac);
 		if (get_attstatsslot(&slot, data.statsTuple, STATISTIC_KIND_MCV, InvalidOid,
 							 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
 		{
@@ -234,7 +253,7 @@ describe(PlannerInfo *root, Var *column, int most, Member *member)
 		 * less common ones are taken to be where the others are, if these are
 		 * anywhere
 		 */
-		member->others = Max(member->others, 0) + rest;
+		member->others = Min(Max(member->others, 0) + rest, 1);
 		known = member->nbounds > 1 || (member->ncommon > 0 && rest == 0);
 	}
 	ReleaseVariableStats(data);
@@ -396,7 +415,9 @@ distribute(CommonKey *key)
 		{
 			Member	   *member = &key->members[i];
 			double		share = share_below(member, starts[c + 1]) - share_below(member, starts[c]);
-			double		values = is_unique(member) ? member->tuples * share :
+
+			/* rows of TABLESAMPLE may be fewer than the values of the table */
+			double		values = is_unique(member) ? Max(member->tuples, member->different) * share :
 				(member->different - member->ncommon) * share / Max(member->others, 1e-9);
 
 			member->density[c] = share;
@@ -475,55 +496,64 @@ column_of(PlannerInfo *root, EquivalenceMember *member)
 	return rel->rtekind == RTE_RELATION && rel->tuples >= LEAST_TUPLES && !is_asked_for(root, column->varno) ? column : NULL;
 }
 
-/* Is a class for us: are there two tables in which values may repeat? Most have one, which takes little to find out. */
-static bool
-is_for_us(PlannerInfo *root, EquivalenceClass *ec)
+/*
+ * How many tables a class has, if it is for us: if there are two in which values
+ * may repeat; else 0. Most have one, which takes little to find out.
+ */
+static int
+count_members(PlannerInfo *root, EquivalenceClass *ec)
 {
+	int			members = 0;
 	int			repeating = 0;
 	ListCell   *lc;
 
 	if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
-		return false;
+		return 0;
 	foreach(lc, ec->ec_members)
 	{
 		Var		   *column = column_of(root, lfirst_node(EquivalenceMember, lc));
 
+		members += column != NULL;
 		repeating += column != NULL && !has_unique_index(find_base_rel(root, column->varno), column->varattno);
 	}
-	return repeating >= 2;
+	return repeating >= 2 ? Min(members, MOST_MEMBERS) : 0;
 }
 
-/* The tables of a class. */
+/* The tables of a class, of which there are about `n`. */
 static void
-find_members(PlannerInfo *root, EquivalenceClass *ec, CommonKey *key)
+find_members(PlannerInfo *root, EquivalenceClass *ec, int n, CommonKey *key)
 {
 	Relids		seen = NULL;
 	Oid			kind = InvalidOid;
-	int			most = MOST_COMMON / Min(list_length(ec->ec_members), MOST_MEMBERS);
 	ListCell   *lc;
 
 	key->ec = ec;
-	key->members = palloc(sizeof(Member) * list_length(ec->ec_members));
+	key->members = palloc(sizeof(Member) * n);
 	foreach(lc, ec->ec_members)
 	{
 		Var		   *column = column_of(root, lfirst_node(EquivalenceMember, lc));
 		Member	   *member = &key->members[key->nmembers];
 
 		if (column == NULL || bms_is_member(column->varno, seen) || (OidIsValid(kind) && kind_of(column->vartype) != kind) ||
-			key->nmembers == MOST_MEMBERS || !describe(root, column, most, member))
+			key->nmembers == n || !describe(root, column, MOST_COMMON / n, member))
 			continue;
 		seen = bms_add_member(seen, column->varno);
 		kind = kind_of(column->vartype);
 		member->is_key = has_unique_index(find_base_rel(root, column->varno), column->varattno);
-		key->all_values |= (uint64) member->is_key << key->nmembers;
+		key->keyed |= (uint64) member->is_key << key->nmembers;
+		if (member->is_key)
+			key->all_values = Max(key->all_values, member->tuples);
 		key->nmembers++;
 	}
 	bms_free(seen);
 }
 
-/* Are some values so common in some tables that it matters to the join of all, or are there some of which tables have few? */
+/*
+ * Are some values so common in some tables that it matters to the join of all, or
+ * do tables have few of the values of a table that has all?
+ */
 static bool
-matters(const CommonKey *key)
+matters(CommonKey *key)
 {
 	double		values = 0;
 	double		evenly = 1;
@@ -531,12 +561,13 @@ matters(const CommonKey *key)
 
 	for (int c = 0; c < key->ncells; c++)
 		values += key->values[c];
+	if (key->all_values * LEAST_FACTOR <= values)
+		key->all_values = 0;
 	for (int i = 1; i < key->nmembers; i++)
 		evenly /= Max(values, 1);
 	for (int i = 0; i < key->nmembers; i++)
-		few |= key->members[i].different * LEAST_FACTOR <= values;
-	return (few && key->all_values != 0) ||
-		likelihood(key, ~UINT64CONST(0) >> (MOST_MEMBERS - key->nmembers)) >= LEAST_FACTOR * evenly;
+		few |= key->members[i].different * LEAST_FACTOR <= key->all_values;
+	return few || likelihood(key, ~UINT64CONST(0) >> (MOST_MEMBERS - key->nmembers)) >= LEAST_FACTOR * evenly;
 }
 
 /* Look at the keys by which a query's tables are joined, before any join has been looked at. */
@@ -555,10 +586,12 @@ join_estimate_common_keys(PlannerInfo *root)
 		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
 		CommonKey  *key = &common->keys[common->n];
 
-		if (!is_for_us(root, ec))
+		int			members = count_members(root, ec);
+
+		if (members == 0)
 			continue;
 		memset(key, 0, sizeof(CommonKey));
-		find_members(root, ec, key);
+		find_members(root, ec, members, key);
 		if (key->nmembers < 2)
 			continue;
 		distribute(key);
@@ -574,7 +607,7 @@ expected_of(PlannerInfo *root, const CommonKeys *common, int k, RelOptInfo *rel)
 {
 	const CommonKey *key = &common->keys[k];
 	Expected	result = {.likelihood = 1,.raised = 1};
-	const Expected *memo;
+	const ExpectedRows *memo;
 
 	if (rel->reloptkind == RELOPT_BASEREL)
 	{
@@ -584,7 +617,7 @@ expected_of(PlannerInfo *root, const CommonKeys *common, int k, RelOptInfo *rel)
 		return result;
 	}
 	memo = planner_memo_find(root, MEMO_EXPECTED, rel);
-	return memo == NULL ? result : memo[k];
+	return memo == NULL ? result : memo->keys[k];
 }
 
 /* How likely the clauses of a join that a key has given are true of a pair, to PostgreSQL. */
@@ -619,23 +652,80 @@ set_rows(RelOptInfo *joined, double factor)
 			path->rows = joined->rows;
 	}
 	foreach(lc, joined->partial_pathlist)
-		((Path *) lfirst(lc))->rows *= factor;
+		((Path *) lfirst(lc))->rows = clamp_row_est(((Path *) lfirst(lc))->rows * factor);
 }
 
 /* How many times PostgreSQL's rows a joined relation has by one key, if `expected` of them are its own estimate. */
 static double
 raise_of(const CommonKey *key, const Expected *joined, double expected)
 {
+	int			n = pg_popcount64(joined->members);
+	double		likely;
 	double		more;
 
-	if (pg_popcount64(joined->members) < 2)
+	if (n < 2 || joined->likelihood <= 0)
 		return 1;
-	more = likelihood(key, joined->members) / Max(joined->likelihood, DBL_MIN);
+	likely = likelihood(key, joined->members);
+	more = likely / joined->likelihood;
 	if (more >= LEAST_FACTOR)
-		return expected * more >= LEAST_ROWS ? more : 1;
-	if (more * LEAST_FACTOR <= 1 && more > 0 && key->all_values != 0 && (joined->members & key->all_values) == 0)
-		return more;
-	return 1;
+		return expected * more >= LEAST_ROWS ? Min(more, MOST_RAISED) : 1;
+	if (key->all_values == 0 || (joined->members & key->keyed) != 0)
+		return 1;
+
+	/*
+	 * of rows that statistics place elsewhere, there may be new ones: not
+	 * below what chance gives
+	 */
+	more = Max(likely, pow(key->all_values, 1 - n)) / joined->likelihood;
+	return more * LEAST_FACTOR <= 1 ? more : 1;
+}
+
+/*
+ * What is known of a join of two relations before its rows are estimated anew.
+ * An outer join has the rows of a side, each at least once: it is not set below
+ * that, and what has been found of the other side does not go on.
+ */
+static Expected
+expected_of_join(const Expected *left, const Expected *right, JoinType type)
+{
+	Expected	nothing = {.likelihood = 1,.raised = 1};
+	Expected	result;
+
+	switch (type)
+	{
+		case JOIN_INNER:
+			result = left->members != 0 ? *left : *right;
+			result.members = left->members | right->members;
+			result.likelihood = left->likelihood * right->likelihood;
+			result.raised = left->raised * right->raised;
+			return result;
+		case JOIN_LEFT:
+		case JOIN_SEMI:
+		case JOIN_ANTI:
+#if PG_VERSION_NUM < 190000
+		case JOIN_UNIQUE_INNER:
+#endif
+			return *left;
+		case JOIN_FULL:
+			return nothing;
+		default:
+			return *right;
+	}
+}
+
+/* The rows of partitions that are joined follow those of the tables: the parent's join has been looked at before. */
+static void
+expect_of_partitions(PlannerInfo *root, RelOptInfo *joined)
+{
+	RelOptInfo *parent = find_join_rel(root, joined->top_parent_relids);
+	const ExpectedRows *above = parent == NULL ? NULL : planner_memo_find(root, MEMO_EXPECTED, parent);
+	ExpectedRows *memo;
+
+	if (above == NULL || above->factor == 1)
+		return;
+	memo = planner_memo_make(root, MEMO_EXPECTED, joined, sizeof(ExpectedRows));
+	memo->factor = above->factor;
+	set_rows(joined, memo->factor);
 }
 
 /* A joined relation is looked at; when that is done first, its rows are estimated. */
@@ -644,43 +734,44 @@ join_estimate_expect(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, R
 					 JoinPathExtraData *extra)
 {
 	const CommonKeys *common = planner_memo_find(root, MEMO_COMMON_KEYS, root);
-	Expected   *memo;
-	double		factor = 1;
+	ExpectedRows *memo;
 	double		raised = 1;
 
 	/* a genetic search makes joined relations anew, where others were */
-	if (common == NULL || common->n == 0 || !planner_completes_joins(root) || joined->reloptkind != RELOPT_JOINREL ||
+	if (common == NULL || common->n == 0 || !planner_completes_joins(root) ||
 		planner_memo_find(root, MEMO_EXPECTED, joined) != NULL)
 		return;
-	memo = planner_memo_make(root, MEMO_EXPECTED, joined, sizeof(Expected) * common->n);
+	if (joined->reloptkind != RELOPT_JOINREL)
+	{
+		expect_of_partitions(root, joined);
+		return;
+	}
+	memo = planner_memo_make(root, MEMO_EXPECTED, joined,
+							 offsetof(ExpectedRows, keys) + sizeof(Expected) * common->n);
+	memo->factor = 1;
 	for (int k = 0; k < common->n; k++)
 	{
 		const CommonKey *key = &common->keys[k];
 		Expected	left = expected_of(root, common, k, outer);
 		Expected	right = expected_of(root, common, k, inner);
-		double		before = left.raised * right.raised;
+		Expected	found = expected_of_join(&left, &right, type);
+		double		before = found.raised;
 
-		if (type != JOIN_INNER)
-			/* the rows of one side, each at least once, or some of them */
-			memo[k] = type == JOIN_LEFT || type == JOIN_SEMI || type == JOIN_ANTI ? left : right;
-		else if (left.members == 0 || right.members == 0)
-			memo[k] = left.members != 0 ? left : right;
-		else
-		{
-			memo[k].members = left.members | right.members;
-			memo[k].likelihood = left.likelihood * right.likelihood * likelihood_of_clauses(root, key, extra);
-		}
+		if (type == JOIN_INNER && left.members != 0 && right.members != 0)
+			found.likelihood *= likelihood_of_clauses(root, key, extra);
 
 		/*
 		 * other joins may have left so few rows that they are not raised any
 		 * more
 		 */
-		memo[k].raised = raise_of(key, &memo[k], joined->rows * factor / before);
-		factor *= memo[k].raised / before;
-		raised *= Max(memo[k].raised, 1);
+		if (type != JOIN_LEFT && type != JOIN_RIGHT)
+			found.raised = raise_of(key, &found, joined->rows * memo->factor / before);
+		memo->factor *= found.raised / before;
+		raised *= Max(found.raised, 1);
+		memo->keys[k] = found;
 	}
-	if (factor != 1)
-		set_rows(joined, factor);
+	if (memo->factor != 1)
+		set_rows(joined, memo->factor);
 	if (raised > 1 && bms_is_subset(root->all_baserels, joined->relids))
 	{
 		join_estimate_note_raised(root, raised);
