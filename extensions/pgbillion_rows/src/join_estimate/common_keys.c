@@ -310,25 +310,19 @@ share_below(const Member *member, double number)
 	return member->others * (low + (width > 0 ? (number - member->bounds[low]) / width : 1)) / (member->nbounds - 1);
 }
 
+/* Merge m more numbers into n, both in order and each once, in an array that has room for them; how many these are then. */
 static int
-compare_numbers(const void *one, const void *other)
+merge_numbers(double *numbers, int n, const double *more, int m)
 {
-	double		a = *(const double *) one;
-	double		b = *(const double *) other;
-
-	return (a > b) - (a < b);
-}
-
-/* Numbers in order, each once; how many. */
-static int
-sort_numbers(double *numbers, int n)
-{
+	double	   *end = numbers + n + m;
 	int			kept = 0;
 
-	qsort(numbers, n, sizeof(double), compare_numbers);
-	for (int i = 0; i < n; i++)
-		if (kept == 0 || numbers[i] > numbers[kept - 1])
-			numbers[kept++] = numbers[i];
+	/* from the end, so that none is in the way */
+	for (int to = n + m - 1, i = n - 1, j = m - 1; to >= 0; to--)
+		numbers[to] = j < 0 || (i >= 0 && numbers[i] > more[j]) ? numbers[i--] : more[j--];
+	for (const double *from = numbers; from < end; from++)
+		if (kept == 0 || *from > numbers[kept - 1])
+			numbers[kept++] = *from;
 	return kept;
 }
 
@@ -348,13 +342,15 @@ divide(const CommonKey *key, double *starts)
 	{
 		const Member *member = &key->members[i];
 
-		for (int b = 0; b < member->nbounds; b++)
-			bounds[n++] = member->bounds[b];
+		n = merge_numbers(bounds, n, member->bounds, member->nbounds);
 		/* the greatest value is in the last cell, too */
 		if (member->nbounds > 0)
-			bounds[n++] = member->bounds[member->nbounds - 1] + 1;
+		{
+			double		end = member->bounds[member->nbounds - 1] + 1;
+
+			n = merge_numbers(bounds, n, &end, 1);
+		}
 	}
-	n = sort_numbers(bounds, n);
 	found = Min(n, MOST_CELLS + 1);
 	for (int i = 0; i < found; i++)
 		starts[i] = bounds[found == n ? i : (int) ((int64) i * (n - 1) / (found - 1))];
@@ -367,6 +363,7 @@ divide(const CommonKey *key, double *starts)
 static int
 common_values(const CommonKey *key, double *values)
 {
+	double		more[MOST_COMMON];
 	int			n = 0;
 
 	for (int i = 0; i < key->nmembers; i++)
@@ -374,9 +371,10 @@ common_values(const CommonKey *key, double *values)
 		const Member *member = &key->members[i];
 
 		for (int v = 0; v < member->ncommon; v++)
-			values[n++] = member->common[v].value;
+			more[v] = member->common[v].value;
+		n = merge_numbers(values, n, more, member->ncommon);
 	}
-	return sort_numbers(values, n);
+	return n;
 }
 
 /* The share of a table's rows that have one value, which need not be among its most common ones. */
@@ -497,8 +495,9 @@ column_of(PlannerInfo *root, EquivalenceMember *member)
 }
 
 /*
- * How many tables a class has, if it is for us: if there are two in which values
- * may repeat; else 0. Most have one, which takes little to find out.
+ * How many tables a class has, if it is for us: three, and two in which values may
+ * repeat; else 0. Most have one, which takes little to find out. Of two alone,
+ * PostgreSQL compares the most common values itself.
  */
 static int
 count_members(PlannerInfo *root, EquivalenceClass *ec)
@@ -507,7 +506,7 @@ count_members(PlannerInfo *root, EquivalenceClass *ec)
 	int			repeating = 0;
 	ListCell   *lc;
 
-	if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
+	if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 3)
 		return 0;
 	foreach(lc, ec->ec_members)
 	{
@@ -516,7 +515,7 @@ count_members(PlannerInfo *root, EquivalenceClass *ec)
 		members += column != NULL;
 		repeating += column != NULL && !has_unique_index(find_base_rel(root, column->varno), column->varattno);
 	}
-	return repeating >= 2 ? Min(members, MOST_MEMBERS) : 0;
+	return members >= 3 && repeating >= 2 ? Min(members, MOST_MEMBERS) : 0;
 }
 
 /* The tables of a class, of which there are about `n`. */

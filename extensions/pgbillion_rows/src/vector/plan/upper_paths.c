@@ -936,6 +936,17 @@ offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_
 		set_cheapest(rel);
 		core = rel->cheapest_total_path->total_cost;
 	}
+
+	/*
+	 * look-ups of a few rows are the statements that are planned most often:
+	 * it is to take little
+	 */
+	if (core > 0 && core < STARTUP_COST && input_rel->reloptkind == RELOPT_BASEREL && vector_aggregate != PLAN_FORCE &&
+		vector_exchange != PLAN_FORCE && vector_columns != PLAN_FORCE)
+	{
+		plan_report(root, "not vectorized: setting it up would cost %.2f, compared with PostgreSQL's %.2f", STARTUP_COST, core);
+		return;
+	}
 	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, &request) :
 		offer_groups(root, &request, extra);
 	if (reason != NULL)
