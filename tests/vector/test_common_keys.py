@@ -188,9 +188,9 @@ def test_joins_of_partitions(conn: Connection) -> None:
 
 
 def test_made_up_statistics(conn: Connection) -> None:
-    """Whoever owns a table can write its statistics, from 18 on."""
+    """The owner of a table can write its statistics, from 18 on."""
     if conn.info.server_version < 180000:
-        return
+        pytest.skip("statistics cannot be written before 18")
     query = THREE.format("film") + " JOIN rated USING (film)"
     with conn.transaction(force_rollback=True):
         conn.execute(

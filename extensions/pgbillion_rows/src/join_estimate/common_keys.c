@@ -310,7 +310,11 @@ share_below(const Member *member, double number)
 	return member->others * (low + (width > 0 ? (number - member->bounds[low]) / width : 1)) / (member->nbounds - 1);
 }
 
-/* Merge m more numbers into n, both in order and each once, in an array that has room for them; how many these are then. */
+/*
+ * Merge m more numbers into n, both in order, in an array that has room for all
+ * of them; how many these are then, in order and each once. Bounds that somebody
+ * made up need not be in order: of those some are left out.
+ */
 static int
 merge_numbers(double *numbers, int n, const double *more, int m)
 {
@@ -370,6 +374,8 @@ common_values(const CommonKey *key, double *values)
 	{
 		const Member *member = &key->members[i];
 
+		/* describe() took an equal part of MOST_COMMON for each */
+		Assert(n + member->ncommon <= MOST_COMMON);
 		for (int v = 0; v < member->ncommon; v++)
 			more[v] = member->common[v].value;
 		n = merge_numbers(values, n, more, member->ncommon);
@@ -584,7 +590,6 @@ join_estimate_common_keys(PlannerInfo *root)
 	{
 		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
 		CommonKey  *key = &common->keys[common->n];
-
 		int			members = count_members(root, ec);
 
 		if (members == 0)
@@ -615,6 +620,12 @@ expected_of(PlannerInfo *root, const CommonKeys *common, int k, RelOptInfo *rel)
 				result.members |= UINT64CONST(1) << i;
 		return result;
 	}
+
+	/*
+	 * joins of partitions have a memo without keys, and are part of no join
+	 * of tables
+	 */
+	Assert(rel->reloptkind == RELOPT_JOINREL);
 	memo = planner_memo_find(root, MEMO_EXPECTED, rel);
 	return memo == NULL ? result : memo->keys[k];
 }

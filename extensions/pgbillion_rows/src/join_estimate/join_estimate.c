@@ -689,8 +689,8 @@ void
 join_estimate_init(void)
 {
 	DefineCustomBoolVariable("pgbillion_rows.estimate_joins",
-							 "Estimates joins with a filtered table by the keys that its filter keeps.",
-							 "The keys are read while the query is planned, where PostgreSQL's estimate may be far too low.",
+							 "Estimates joins by the keys that filters keep, and by how keys are distributed.",
+							 "Keys that a filter keeps are read while the query is planned, where PostgreSQL's estimate may be far too low.",
 							 &estimate_joins, true, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_set_search_offer(estimate_before_search);
